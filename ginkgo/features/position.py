@@ -1,0 +1,265 @@
+"""`POSITION`: a position as about a hundred bytes, seen by the side that moves.
+
+In: blocks of SFEN text, or boards from a replay. Out: numpy arrays of `POSITION`, and back.
+
+Squares are numbered `sq = 9*(file-1) + (rank-1)`: 1a = 0, 1b = 1, …, 9i = 80. When White is to
+move the colours are swapped and `sq -> 80 - sq`, so the side to move always plays up the board.
+
+Pieces are numbered as cshogi does: 0 empty; 1–14 own P L N S B R G K +P +L +N +S +B +R; the
+opponent's are the same plus 16. Hands are counts in the order P L N S B R G.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ginkgo.errors import GinkgoError
+
+POSITION = np.dtype(
+    [
+        ("board", np.uint8, (81,)),  # piece by square, mover's view
+        ("hand", np.uint8, (2, 7)),  # own, opponent's; P L N S B R G
+        ("color", np.uint8),  # who moves: 0 Black, 1 White
+        ("result", np.uint8),  # of the mover: LOSS, WIN, DRAW, NO_RESULT
+        ("move", np.uint16),  # label dlshogi2187, mover's view
+        ("ply", np.uint16),  # plies since the game's start, the first move is 1
+        ("total", np.uint16),  # plies of the game
+        ("source", np.uint16),  # number of the source
+        ("game", np.uint32),  # number of the game within its source
+        ("weight", np.float16),  # of the value target; 0 without a result
+        ("score", np.float16),  # search score in centipawns, mover's view; NaN: none
+        ("root_value", np.float16),  # win rate found by search in [0, 1], mover's view; NaN: none
+    ]
+)
+
+LOSS, WIN, DRAW, NO_RESULT = 0, 1, 2, 3
+
+PIECES = "PLNSBRGK"
+#: Letters by piece type 1–14 as SFEN writes them.
+PIECE_LETTERS = [*PIECES, "+P", "+L", "+N", "+S", "+B", "+R"]
+OPPONENT = 16
+
+#: How many of each there can be, promoted or not: P L N S B R G K.
+_PIECE_LIMITS = np.array([18, 4, 4, 4, 2, 2, 4, 2], np.int64)
+
+# --- piece codes under change of view ---------------------------------------------------------
+
+_SWAP = np.arange(32, dtype=np.uint8)
+_SWAP[1:15], _SWAP[17:31] = np.arange(17, 31), np.arange(1, 15)
+
+#: Square under the mirror that exchanges files 1 and 9.
+MIRROR_SQUARE = np.array([9 * (8 - sq // 9) + sq % 9 for sq in range(81)])
+
+
+def orient(
+    board: NDArray[np.uint8], hands: NDArray[np.uint8], color: NDArray[np.uint8]
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """From Black's view to the mover's (its own inverse).
+
+    Args:
+        board: (n, 81) piece codes, Black 1–14, White 17–30.
+        hands: (n, 2, 7), Black's then White's.
+        color: (n,) 0 where Black is to move, 1 where White is.
+
+    Returns:
+        board and hands as `POSITION` keeps them.
+    """
+    white = color.astype(bool)
+    board, hands = board.copy(), hands.copy()
+    board[white] = _SWAP[board[white, ::-1]]
+    hands[white] = hands[white, ::-1]
+    return board, hands
+
+
+def mirror(positions: NDArray) -> NDArray:
+    """The positions with files 1 and 9 exchanged, move labels included."""
+    from ginkgo.features.labels import MIRROR_LABEL
+
+    mirrored = positions.copy()
+    mirrored["board"] = positions["board"][:, MIRROR_SQUARE]
+    mirrored["move"] = MIRROR_LABEL[positions["move"]]
+    return mirrored
+
+
+# --- SFEN, a block at a time ------------------------------------------------------------------
+
+_RUNS = [(str(digit).encode(), b"." * digit) for digit in range(9, 0, -1)]
+# A promoted piece becomes one byte, so that each rank is nine bytes.
+_PROMOTED = [
+    (b"+" + letter.encode(), bytes([code]))
+    for letters, base in (("PLNSBR", 0x80), ("plnsbr", 0x90))
+    for code, letter in enumerate(letters, base)
+]
+_CODE = np.full(256, 255, np.uint8)
+_CODE[ord(".")] = 0
+for _index, _letter in enumerate(PIECES):
+    _CODE[ord(_letter)] = 1 + _index
+    _CODE[ord(_letter.lower())] = 1 + _index + OPPONENT
+for _index in range(6):
+    _CODE[0x80 + _index] = 9 + _index
+    _CODE[0x90 + _index] = 9 + _index + OPPONENT
+# SFEN text goes rank by rank, from file 9 to file 1; `_TEXT_ORDER[sq]` is the place of sq in it.
+_TEXT_ORDER = np.array([10 * (sq % 9) + (8 - sq // 9) for sq in range(81)])
+_SLASHES = np.arange(9, 89, 10)
+#: Code of the unpromoted piece type without colour, 0 for none.
+_BASE_TYPE = np.zeros(32, np.uint8)
+for _code in range(1, 15):
+    _BASE_TYPE[_code] = _BASE_TYPE[_code + OPPONENT] = _code - 8 if _code > 8 else _code
+_HAND_SLOT = {letter: (0, i) for i, letter in enumerate(b"PLNSBRG")}
+_HAND_SLOT |= {letter: (1, i) for i, letter in enumerate(b"plnsbrg")}
+_DIGITS = frozenset(b"0123456789")
+
+
+def decode_boards(boards: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    """The board fields of SFENs as piece codes.
+
+    Args:
+        boards: n first fields of SFENs.
+
+    Returns:
+        (n, 81) piece codes from Black's view, and (n,) whether the text was well formed; the
+        row of a malformed one is empty.
+    """
+    block = b"\n".join(boards)
+    for run, dots in _RUNS:
+        block = block.replace(run, dots)
+    for text, code in _PROMOTED:
+        block = block.replace(text, code)
+    lines = block.split(b"\n")
+    good = np.fromiter((len(line) == 89 for line in lines), bool, len(lines))
+    if not good.all():
+        blank = b"........./" * 8 + b"........."
+        lines = [line if len(line) == 89 else blank for line in lines]
+    text = np.frombuffer(b"".join(lines), np.uint8).reshape(-1, 89)
+    codes = _CODE[text[:, _TEXT_ORDER]]
+    good &= (text[:, _SLASHES] == ord("/")).all(axis=1) & (codes != 255).all(axis=1)
+    codes[~good] = 0
+    return codes, good
+
+
+def decode_hand(hand: bytes) -> list[int] | None:
+    """The hands field of a SFEN as 14 counts (Black's P L N S B R G, White's), None if malformed.
+
+    >>> decode_hand(b"2Pb")
+    [2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0]
+    """
+    counts = [0] * 14
+    if hand == b"-":
+        return counts
+    number = b""
+    for byte in hand:
+        if byte in _DIGITS:
+            number += bytes([byte])
+            continue
+        slot = _HAND_SLOT.get(byte)
+        if slot is None or len(number) > 2 or number[:1] == b"0":
+            return None
+        counts[7 * slot[0] + slot[1]] += int(number or 1)
+        number = b""
+    return counts if not number and any(counts) and max(counts) < 256 else None
+
+
+def impossible(board: NDArray[np.uint8], hands: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Whether a position breaks the piece counts: more than there are, or not one king a side.
+
+    Args:
+        board: (n, 81) piece codes from either view.
+        hands: (n, 2, 7).
+    """
+    kings = ((board == 8).sum(1) != 1) | ((board == 8 + OPPONENT).sum(1) != 1)
+    base = _BASE_TYPE[board]
+    too_many = np.zeros(len(board), bool)
+    for piece_type in range(1, 8):
+        held = hands[:, :, piece_type - 1].astype(np.int64).sum(1)
+        on_board = (base == piece_type).sum(1)
+        too_many |= on_board + held > _PIECE_LIMITS[piece_type - 1]
+    return kings | too_many
+
+
+def position_from_sfen(sfen: str) -> NDArray:
+    """One position, without move and result, as an array of shape (1,).
+
+    Raises:
+        GinkgoError: the SFEN is malformed or its piece counts are impossible.
+
+    >>> position_from_sfen("4k4/9/9/9/9/9/9/9/4K4 w - 2")["color"].tolist()
+    [1]
+    """
+    fields = sfen.encode("ascii", "replace").split()
+    if len(fields) not in (3, 4) or fields[1] not in (b"b", b"w"):
+        raise GinkgoError(f"{sfen!r}: expected an SFEN of board, side to move, hands and ply")
+    board, good = decode_boards(fields[:1])
+    counts = decode_hand(fields[2])
+    if not good[0] or counts is None:
+        raise GinkgoError(f"{sfen!r}: malformed {'hands' if good[0] else 'board'} field")
+    hands = np.array(counts, np.uint8).reshape(1, 2, 7)
+    if impossible(board, hands)[0]:
+        raise GinkgoError(f"{sfen!r}: impossible piece counts")
+    ply = fields[3] if len(fields) == 4 else b"1"
+    if not ply.isdigit() or int(ply) > 65535:
+        raise GinkgoError(f"{sfen!r}: malformed ply field")
+    position = np.zeros(1, POSITION)
+    position["color"] = fields[1] == b"w"
+    position["board"], position["hand"] = orient(board, hands, position["color"])
+    position["ply"] = int(ply)
+    position["result"] = NO_RESULT
+    position["score"] = position["root_value"] = np.nan
+    return position
+
+
+def sfen_from_position(position: np.void) -> str:
+    """The SFEN of one element of a `POSITION` array.
+
+    >>> sfen_from_position(position_from_sfen("4k4/9/9/9/9/9/9/9/4K4 w 2Pb 2")[0])
+    '4k4/9/9/9/9/9/9/9/4K4 w 2Pb 2'
+    """
+    color = np.atleast_1d(position["color"])
+    board, hands = orient(position["board"][None], position["hand"][None], color)
+    ranks = []
+    for rank in range(9):
+        text, empty = "", 0
+        for file in range(8, -1, -1):
+            code = int(board[0, 9 * file + rank])
+            if code == 0:
+                empty += 1
+                continue
+            letter = PIECE_LETTERS[code % OPPONENT - 1]
+            text += (str(empty) if empty else "") + (letter.lower() if code > OPPONENT else letter)
+            empty = 0
+        ranks.append(text + (str(empty) if empty else ""))
+    hand = ""
+    for side in (0, 1):
+        for index in (5, 4, 6, 3, 2, 1, 0):  # R B G S N L P
+            count = int(hands[0, side, index])
+            letter = PIECES[index].lower() if side else PIECES[index]
+            hand += (str(count) if count > 1 else "") + letter if count else ""
+    turn = "w" if position["color"] else "b"
+    return f"{'/'.join(ranks)} {turn} {hand or '-'} {position['ply']}"
+
+
+# --- playing a move on arrays -----------------------------------------------------------------
+
+
+def play(board: NDArray[np.uint8], hands: NDArray[np.uint8], moves: NDArray[np.int32]) -> None:
+    """Play one own move on each board, in place; the view stays the mover's.
+
+    Args:
+        board: (n, 81) mover's view.
+        hands: (n, 2, 7) mover's view.
+        moves: (n,) cshogi moves **in the mover's view** (see `labels.rotate_moves`).
+    """
+    rows = np.arange(len(board))
+    to, origin, promote = moves & 0x7F, moves >> 7 & 0x7F, moves >> 14 & 1
+    captured = _BASE_TYPE[board[rows, to]]
+    taken = captured > 0
+    hands[rows[taken], 0, captured[taken] - 1] += 1
+    drop = origin >= 81
+    normal = ~drop
+    board[rows[normal], to[normal]] = (
+        board[rows[normal], origin[normal]] + 8 * promote[normal]
+    ).astype(np.uint8)
+    board[rows[normal], origin[normal]] = 0
+    piece = (origin[drop] - 80).astype(np.uint8)
+    board[rows[drop], to[drop]] = piece
+    hands[rows[drop], 0, piece - 1] -= 1

@@ -1,0 +1,73 @@
+"""A game: start position, moves, result. The common currency of all kifu formats."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+STARTPOS = "lnsgkgsnl/1r5b1/ppppppppp/9/9/9/PPPPPPPPP/1B5R1/LNSGKGSNL b - 1"
+
+#: Black, White, draw, no result.
+WINNERS = ("b", "w", "d", "-")
+
+#: How a game can end: the CSA words in lower case and a few that CSA lacks.
+ENDINGS = (
+    "toryo sennichite jishogi kachi tsumi time_up illegal_move illegal_action hikiwake "
+    "max_moves chudan perpetual unknown matta fuzumi error"
+).split()
+
+#: The longest game that is kept, in plies, wherever nothing else is given.
+MAX_PLIES = 512
+
+SPLITS = ("train", "val", "test")
+
+
+@dataclass
+class Game:
+    """One game as played, moves in USI, not yet replayed.
+
+    >>> Game(moves=["7g7f", "3c3d"], winner="b", end="toryo").total
+    2
+    """
+
+    start: str = STARTPOS
+    """Start position as SFEN with ply."""
+    moves: Sequence[str] = ()
+    winner: str = "-"
+    """`b`, `w`, `d` (draw) or `-` (no result)."""
+    end: str = "unknown"
+    """One of `ENDINGS`."""
+    game: str = ""
+    """Identifier within its source."""
+    black: str = ""
+    white: str = ""
+    rate_b: float | None = None
+    """Rating of Black, in the scale of the source."""
+    rate_w: float | None = None
+    other: dict[str, str] = field(default_factory=dict)
+    """Keys that ginkgo does not know, kept as they are."""
+
+    @property
+    def total(self) -> int:
+        """Plies played."""
+        return len(self.moves)
+
+    @property
+    def bucket(self) -> int:
+        """The number in [0, 10000) that decides the split: see `split_bucket`."""
+        return split_bucket(self.start, self.moves)
+
+
+def split_bucket(start: str, moves: Sequence[str]) -> int:
+    """A game's place in [0, 10000), from its start position and moves alone.
+
+    The same game gets the same place whatever file, format or source it comes from: board,
+    side to move and hands are hashed, ply number and names are not.
+
+    >>> split_bucket(STARTPOS, ["7g7f", "3c3d"])
+    6925
+    """
+    text = " ".join(["ginkgo1", *start.split()[:3], *moves])
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") % 10_000
