@@ -6,13 +6,22 @@ games into train, validation and test.
 This room imports no other room.
 """
 
-from ginkgo.records.game import ENDINGS, MAX_PLIES, STARTPOS, WINNERS, Game, split_bucket
+from ginkgo.records.game import (
+    ENDINGS,
+    MAX_PLIES,
+    SPLITS,
+    STARTPOS,
+    WINNERS,
+    Game,
+    split_bucket,
+)
 from ginkgo.records.gameline import format_game_line, parse_game_line
 from ginkgo.records.sfenx import Record, format_record, parse_record
 
 __all__ = [
     "ENDINGS",
     "MAX_PLIES",
+    "SPLITS",
     "STARTPOS",
     "WINNERS",
     "Game",

@@ -14,7 +14,7 @@ import os
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import zstandard
 
@@ -92,14 +92,59 @@ def open_binary(path: str | Path) -> IO[bytes]:
         raise GinkgoError(f"{path}: {error.strerror}") from error
     match path.suffix.lower():
         case ".gz":
-            return io.BufferedReader(gzip.GzipFile(fileobj=raw), 1 << 20)  # type: ignore[arg-type]
+            return io.BufferedReader(_WhatIsThere(gzip.GzipFile(fileobj=raw), raw), 1 << 20)
         case ".zst":
-            reader = zstandard.ZstdDecompressor().stream_reader(
-                raw, read_across_frames=True, closefd=True
-            )
-            return io.BufferedReader(reader, 1 << 20)  # type: ignore[arg-type]
+            return io.BufferedReader(_WhatIsThere(_ZstdFrames(raw), raw), 1 << 20)
         case _:
             return raw
+
+
+class _ZstdFrames:
+    """Frame after frame of a `.zst` stream. The library's own reader keeps silent about a cut."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw = raw
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._rest = b""
+        self._inside = False
+
+    def read1(self, _size: int) -> bytes:
+        while True:
+            data = self._rest or self._raw.read(1 << 16)
+            self._rest = b""
+            if not data:
+                if self._inside:
+                    raise EOFError("compressed file ended before the end of a frame")
+                return b""
+            self._inside = True
+            text = self._frame.decompress(data)
+            if self._frame.eof:
+                self._rest = self._frame.unused_data
+                self._frame = zstandard.ZstdDecompressor().decompressobj()
+                self._inside = False
+            if text:
+                return text
+
+
+class _WhatIsThere(io.RawIOBase):
+    """Hands on what a decompressor has, so that a file cut short is read up to the cut."""
+
+    def __init__(self, stream: Any, raw: IO[bytes]) -> None:
+        self._stream, self._raw = stream, raw
+        self._left = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._left or self._stream.read1(len(buffer))
+        data, self._left = data[: len(buffer)], data[len(buffer) :]
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
 
 
 @contextlib.contextmanager

@@ -1,0 +1,43 @@
+# `make train` and `make test` set everything up for themselves: they need Python 3.11 to 3.13
+# (choose one with PYTHON=python3.12), git and make. `make train GPU=1` installs the CUDA build.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUN ?= sample
+
+.PHONY: train test lint clean
+
+train: $(VENV)/.installed
+	$(BIN)/ginkgo convert data/sample -o records/sample --overwrite
+	rm -rf runs/$(RUN)
+	$(BIN)/python train_value.py records/sample/train --run $(RUN) \
+	    --network b3c32 --activation relu --batch-size 128 --steps 3000 --keep 16 \
+	    --learning-rate 2e-3 --weight-decay 0.05 --ema 0.998 --min-ply 10
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else "error: ginkgo needs Python 3.11 to 3.13, this is " + sys.version.split()[0] + "; choose another with make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: requirements.txt pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+ifdef GPU
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "tensorflow[and-cuda]==$$(sed -n 's/^tensorflow==//p' requirements.txt)"
+endif
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	touch $@
+
+$(VENV)/.installed-dev: requirements-dev.txt $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,50 @@
+"""Files to shuffled batches, asynchronously; which data to read next.
+
+In: paths of records or games. Out: batches of compact positions, as a `tf.data.Dataset` (`dataset`)
+or as an iterator that can be stopped and continued (`Loader`).
+
+The stages, each testable alone: `index` (what is there) -> `parse` (text to positions) ->
+`worker`, `workers` (in other processes, through shared memory) -> `pool` (shuffling) ->
+`loader` (order, batches, state) -> `tfdata` (the face toward TensorFlow).
+
+Only `tfdata` imports TensorFlow. Reader processes are started by spawn, which imports the main
+script again: scripts that use a loader keep their work under `if __name__ == "__main__":`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ginkgo.pipeline.index import Index, build_index
+from ginkgo.pipeline.loader import Batch, Loader, LoaderConfig
+from ginkgo.pipeline.parse import ParseOptions
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+__all__ = ["Batch", "Index", "Loader", "LoaderConfig", "ParseOptions", "build_index", "dataset"]
+
+
+def dataset(paths: Sequence[str | Path], *, split: str = "train", **config: Any) -> tf.data.Dataset:
+    """Shuffled batches of compact positions as a `tf.data.Dataset`.
+
+    Args:
+        paths: records or games, as `build_index` takes them.
+        split: `train`, `val`, `test` or `all`.
+        config: fields of `LoaderConfig` (`batch_size`, `pool`, `workers`, `seed`, `parse`, …).
+
+    Returns:
+        A dataset of dictionaries with the fields of `POSITION` as tensors: `board` (b, 81) uint8,
+        `hand` (b, 2, 7) uint8, `move` (b,) uint16, `result` (b,) uint8, `weight` (b,) float16, …
+        The reader processes end when the iterator is gone.
+
+    Raises:
+        GinkgoError: nothing usable at a path.
+    """
+    from ginkgo.pipeline.tfdata import dataset_of
+
+    loader_config = LoaderConfig(**config)
+    index = build_index(paths, split)
+    return dataset_of(lambda: Loader(index, loader_config), loader_config.parse.features)

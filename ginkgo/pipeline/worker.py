@@ -1,0 +1,223 @@
+"""The worker process: reads segments of files, parses them, hands over whole arrays.
+
+In: jobs over a pipe. Out: blocks of `POSITION` in shared memory, and a short message about each.
+A worker is started by spawn and never imports TensorFlow. It ends when its pipe closes.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing import shared_memory
+from multiprocessing.connection import Connection
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ginkgo.errors import GinkgoError
+from ginkgo.features.position import POSITION
+from ginkgo.pipeline.index import GAMES, KIFU, Segment
+from ginkgo.pipeline.parse import BadLine, Block, ParseOptions, parse_games, parse_records
+from ginkgo.records import Game, parse_game_line
+from ginkgo.records.files import DAMAGED, is_compressed, open_binary
+from ginkgo.records.sources import Refusal, read_games
+
+#: Bytes of sparse plane codes that a position can need at the most: 593 own moves, as many of
+#: the opponent's, 40 placements, two bytes each.
+CODE_BYTES = 2560
+
+
+@dataclass(frozen=True)
+class Job:
+    """Read one segment."""
+
+    number: int
+    epoch: int
+    kind: str
+    paths: tuple[str, ...]
+    segment: Segment
+    source: int
+    buckets: tuple[int, int]
+    wanted: NDArray[np.uint64] | None = None
+    """Only these keys (a resumed run refills its pool)."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a worker says of a job: how many rows lie in which slot."""
+
+    number: int
+    slot: int
+    rows: int
+    codes: int
+    """Number of sparse codes, -1 where the features need none."""
+    bad: list[BadLine]
+
+
+def slot_bytes(positions: int, sparse: bool) -> int:
+    """Shared memory that a block of so many positions needs."""
+    row = POSITION.itemsize + 8 + (8 + CODE_BYTES if sparse else 0)
+    return (positions + 1) * row + 64
+
+
+def write_block(memory: memoryview, block: Block) -> tuple[int, int]:
+    """Lay a block into shared memory; (rows, codes) tell `read_block` where things are."""
+    parts = [block.positions.view(np.uint8).reshape(-1), block.keys.view(np.uint8)]
+    codes = -1
+    if block.codes is not None and block.offsets is not None:
+        codes = len(block.codes)
+        parts += [block.offsets.astype(np.int64).view(np.uint8), block.codes.view(np.uint8)]
+    place = 0
+    for part in parts:
+        memory[place : place + part.size] = part.tobytes()
+        place += part.size
+    return len(block.positions), codes
+
+
+def read_block(memory: memoryview, rows: int, codes: int) -> Block:
+    """A copy of a block that `write_block` laid down."""
+    place = 0
+
+    def take(dtype: np.dtype, count: int) -> NDArray:
+        nonlocal place
+        size = dtype.itemsize * count
+        array = np.frombuffer(memory[place : place + size], dtype).copy()
+        place += size
+        return array
+
+    positions, keys = take(POSITION, rows), take(np.dtype(np.uint64), rows)
+    if codes < 0:
+        return Block(positions, keys)
+    offsets = take(np.dtype(np.int64), rows + 1)
+    return Block(positions, keys, take(np.dtype(np.uint16), codes), offsets)
+
+
+class SegmentReader:
+    """Reads the text of segments, keeping compressed files open to go on from where it was."""
+
+    _KEEP_OPEN = 8
+
+    def __init__(self) -> None:
+        self._open: dict[str, tuple[IO[bytes], int]] = {}
+
+    def read(self, path: str, segment: Segment) -> bytes:
+        """The bytes of a segment.
+
+        Raises:
+            GinkgoError: the file is gone or shorter than when it was scanned.
+        """
+        if not is_compressed(path):
+            with open_binary(path) as stream:
+                stream.seek(segment.offset)
+                data = stream.read(segment.size)
+        else:
+            stream, place = self._open.pop(path, (None, 0))
+            if stream is None or place > segment.offset:
+                if stream is not None:
+                    stream.close()
+                stream, place = open_binary(path), 0
+            try:
+                while place < segment.offset:
+                    skipped = stream.read1(min(1 << 20, segment.offset - place))  # type: ignore
+                    if not skipped:
+                        break
+                    place += len(skipped)
+                data = _read_exactly(stream, segment.size)
+            except DAMAGED as error:
+                stream.close()
+                raise GinkgoError(f"{path}: damaged since it was scanned: {error}") from error
+            self._open[path] = (stream, place + len(data))
+            while len(self._open) > self._KEEP_OPEN:
+                self._open.pop(next(iter(self._open)))[0].close()
+        if len(data) < segment.size - 1:  # the last line may lack its line end
+            raise GinkgoError(f"{path}: shorter than when it was scanned")
+        return data
+
+
+def _read_exactly(stream: IO[bytes], size: int) -> bytes:
+    pieces, left = [], size
+    while left:
+        piece = stream.read1(left)  # type: ignore[attr-defined]
+        if not piece:
+            break
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
+
+
+def run_job(job: Job, options: ParseOptions, reader: SegmentReader) -> Block:
+    """Read and parse one segment, in whatever process."""
+    segment, path = job.segment, job.paths[0]
+    common = {
+        "path": path,
+        "first_game": segment.game,
+        "source": job.source,
+        "buckets": job.buckets,
+        "epoch": job.epoch,
+        "wanted": job.wanted,
+    }
+    if job.kind == KIFU:
+        games = _kifu_games(job.paths, segment.file)
+        return parse_games(games, options, **common)  # type: ignore[arg-type]
+    text = reader.read(path, segment)
+    lines = text.removesuffix(b"\n").split(b"\n")
+    if job.kind == GAMES:
+        games = _line_games(lines, path, segment)
+        return parse_games(games, options, **common)  # type: ignore[arg-type]
+    return parse_records(
+        lines, options, file=segment.file, first_line=segment.line, **common  # type: ignore
+    )
+
+
+def _line_games(
+    lines: list[bytes], path: str, segment: Segment
+) -> Iterator[tuple[int, int, Game | BadLine]]:
+    for number, line in enumerate(lines, segment.line):
+        try:
+            game: Game | BadLine = parse_game_line(line.decode())
+        except UnicodeDecodeError:
+            game = BadLine("not UTF-8", path, number, "bytes that are not UTF-8 text")
+        except GinkgoError as error:
+            kind = "bad field" if "=" in str(error) else "missing field"
+            game = BadLine(kind, path, number, str(error))
+        yield segment.file, number, game
+
+
+def _kifu_games(
+    paths: tuple[str, ...], first_file: int
+) -> Iterator[tuple[int, int, Game | BadLine]]:
+    for file, path in enumerate(paths, first_file):
+        for number, (line, game) in enumerate(read_games(path), 1):
+            if isinstance(game, Refusal):
+                yield file, number, BadLine("unreadable game", path, line, game.reason)
+            else:
+                yield file, number, game
+
+
+def worker_main(
+    pipe: Connection, memory_name: str, slot_size: int, slots: int, options: ParseOptions
+) -> None:
+    """Serve jobs until the pipe closes. Runs in a process of its own."""
+    # Ctrl-C reaches every process of the terminal; the parent alone decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    memory = shared_memory.SharedMemory(memory_name)
+    reader, slot = SegmentReader(), 0
+    try:
+        while True:
+            job: Job = pipe.recv()
+            try:
+                block = run_job(job, options, reader)
+            except GinkgoError as error:
+                bad = BadLine("unreadable file", job.paths[0], job.segment.line, str(error))
+                block = Block(np.zeros(0, POSITION), np.zeros(0, np.uint64), bad=[bad])
+            view = memory.buf[slot * slot_size : (slot + 1) * slot_size]
+            rows, codes = write_block(view, block)
+            view.release()
+            pipe.send(Done(job.number, slot, rows, codes, block.bad))
+            slot = (slot + 1) % slots
+    except (EOFError, OSError):
+        pass  # The parent has gone or has closed the pipe: nothing is left to do.
+    finally:
+        memory.close()

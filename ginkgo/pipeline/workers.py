@@ -1,0 +1,219 @@
+"""Worker processes: started, fed with jobs, replaced when they die. Results come in job order.
+
+In: an iterator of jobs. Out: a block for each, in the order of the jobs whatever the timing and
+the number of workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from multiprocessing import connection, shared_memory
+from pathlib import Path
+
+import numpy as np
+
+from ginkgo.errors import GinkgoError
+from ginkgo.features.position import POSITION
+from ginkgo.pipeline.parse import BadLine, Block, ParseOptions
+from ginkgo.pipeline.worker import Done, Job, SegmentReader, read_block, run_job, worker_main
+
+#: Jobs that a worker holds at a time, and blocks of shared memory that it writes in turn.
+_JOBS_PER_WORKER = 2
+#: A job that has killed so many workers is given up.
+_DEATHS_PER_JOB = 3
+
+
+class _Worker:
+    """One process with its pipe and its shared memory."""
+
+    def __init__(self, slot_size: int, options: ParseOptions) -> None:
+        self.slot_size = slot_size
+        self.memory = shared_memory.SharedMemory(create=True, size=slot_size * _JOBS_PER_WORKER)
+        self.jobs: deque[Job] = deque()
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(
+            target=worker_main,
+            args=(theirs, self.memory.name, slot_size, _JOBS_PER_WORKER, options),
+            daemon=True,
+            name="ginkgo-reader",
+        )
+        # A Ctrl-C while the process starts must not reach it before it can ignore it.
+        with _sigint_blocked():
+            self.process.start()
+        theirs.close()
+
+    def send(self, job: Job) -> None:
+        self.jobs.append(job)
+        with contextlib.suppress(OSError):  # a dead worker is found by its sentinel
+            self.pipe.send(job)
+
+    def close(self) -> None:
+        self.pipe.close()
+        self.process.join(0.5)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+        self.process.close()
+        self.memory.close()
+        self.memory.unlink()
+
+
+@contextlib.contextmanager
+def _sigint_blocked():
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, old)
+
+
+class Workers:
+    """Runs jobs in `count` processes; 0 runs them in this one.
+
+    Args:
+        slot_size: bytes of the largest block (`worker.slot_bytes`).
+        say: told one line when a worker dies.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        jobs: Iterator[Job],
+        options: ParseOptions,
+        slot_size: int,
+        say: Callable[[str], None] = print,
+    ) -> None:
+        self._jobs, self._options, self._say = jobs, options, say
+        self._slot_size = slot_size
+        self._reader = SegmentReader()
+        self._order: deque[Job] = deque()
+        self._waiting: deque[Job] = deque()
+        self._done: dict[int, Block] = {}
+        self._deaths: dict[int, int] = {}
+        self._window = 2 * count + 2
+        self._closed = threading.Event()
+        self.workers: list[_Worker] = []
+        try:
+            for _ in range(count):
+                self.workers.append(_Worker(slot_size, options))
+        except OSError as error:
+            self.close()
+            raise GinkgoError(f"cannot start {count} workers: {error.strerror}") from error
+
+    @property
+    def pids(self) -> list[int]:
+        return [worker.process.pid or 0 for worker in self.workers]
+
+    def next(self) -> tuple[Job, Block] | None:
+        """The block of the next job in order; None after the last job, or once closed."""
+        if not self.workers:
+            job = next(self._jobs, None)
+            return None if job is None else (job, self._run_here(job))
+        self._dispatch()
+        if not self._order:
+            return None
+        job = self._order[0]
+        while job.number not in self._done:
+            if self._closed.is_set():
+                return None
+            self._receive()
+            self._dispatch()
+        self._order.popleft()
+        return job, self._done.pop(job.number)
+
+    def _run_here(self, job: Job) -> Block:
+        try:
+            return run_job(job, self._options, self._reader)
+        except GinkgoError as error:
+            return _empty_block("unreadable file", job, str(error), self._options)
+
+    def _dispatch(self) -> None:
+        """Hand out jobs to workers that can take one more."""
+        while len(self._order) < self._window:
+            job = next(self._jobs, None)
+            if job is None:
+                break
+            self._order.append(job)
+            self._waiting.append(job)
+        while self._waiting:
+            worker = min(self.workers, key=lambda worker: len(worker.jobs))
+            if len(worker.jobs) >= _JOBS_PER_WORKER:
+                break
+            worker.send(self._waiting.popleft())
+
+    def _receive(self) -> None:
+        """Wait for messages, take the blocks out of shared memory, replace the dead."""
+        by_pipe = {worker.pipe: worker for worker in self.workers}
+        by_end = {worker.process.sentinel: worker for worker in self.workers}
+        ready = connection.wait([*by_pipe, *by_end], timeout=0.2)
+        for item in ready:
+            if item not in by_pipe:
+                continue
+            worker = by_pipe[item]  # type: ignore[index]
+            try:
+                done: Done = worker.pipe.recv()
+            except (EOFError, OSError):
+                continue  # it died; its sentinel tells
+            start = done.slot * worker.slot_size
+            view = worker.memory.buf[start : start + worker.slot_size]
+            block = read_block(view, done.rows, done.codes)
+            view.release()
+            block.bad = done.bad
+            worker.jobs.popleft()
+            self._done[done.number] = block
+        for item in ready:
+            if item in by_end and not by_end[item].pipe.poll():  # type: ignore[index]
+                self._replace(by_end[item])  # type: ignore[index]
+
+    def _replace(self, worker: _Worker) -> None:
+        """Start another worker in place of a dead one and give its jobs out again."""
+        if self._closed.is_set():
+            return
+        worker.process.join()
+        code, jobs = worker.process.exitcode, list(worker.jobs)
+        how = f"signal {-code}" if code is not None and code < 0 else f"status {code}"
+        reading = f" while reading {jobs[0].paths[0]}" if jobs else ""
+        self._say(f"worker {worker.process.pid} died ({how}){reading}; another takes its place")
+        if jobs:
+            first = jobs[0]
+            self._deaths[first.number] = self._deaths.get(first.number, 0) + 1
+            if self._deaths[first.number] >= _DEATHS_PER_JOB:
+                reason = f"reading it ended {_DEATHS_PER_JOB} workers; left out"
+                self._done[first.number] = _empty_block(
+                    "crashed the reader", first, reason, self._options
+                )
+                jobs = jobs[1:]
+        self._waiting.extendleft(reversed(jobs))
+        place = self.workers.index(worker)
+        worker.close()
+        self.workers[place] = _Worker(self._slot_size, self._options)
+
+    def stop(self) -> None:
+        """Make `next` return soon, from whatever thread."""
+        self._closed.set()
+
+    def close(self) -> None:
+        """End all processes. Not to be called while `next` runs."""
+        self.stop()
+        for worker in self.workers:
+            worker.pipe.close()
+        for worker in self.workers:
+            worker.close()
+        self.workers = []
+
+
+def _empty_block(kind: str, job: Job, reason: str, options: ParseOptions) -> Block:
+    block = Block(np.zeros(0, POSITION), np.zeros(0, np.uint64))
+    if options.features == "ginkgo148":
+        block.codes, block.offsets = np.zeros(0, np.uint16), np.zeros(1, np.int64)
+    block.bad = [BadLine(kind, str(Path(job.paths[0])), job.segment.line, reason)]
+    return block

@@ -1,0 +1,103 @@
+"""Checkpoints: everything that a run needs to go on, in one file.
+
+In: a model, its optimiser and weight average, and the loader's state. Out:
+`checkpoints/step-00001234.npz`, written under a temporary name and renamed; the last two are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from ginkgo.errors import GinkgoError
+from ginkgo.records.files import atomic_write
+from ginkgo.training.recipe import WeightAverage
+
+_KEEP = 2
+
+
+def save_checkpoint(
+    directory: Path,
+    step: int,
+    model: keras.Model,
+    optimizer: keras.optimizers.Optimizer,
+    average: WeightAverage | None,
+    best: list[np.ndarray] | None,
+    progress: dict[str, Any],
+    data: dict[str, Any],
+) -> Path:
+    """Write a checkpoint.
+
+    Args:
+        best: weights with the best held-out loss so far, if any.
+        progress: JSON-able state of the run. data: `Loader.state`.
+
+    Raises:
+        GinkgoError: it cannot be written; the earlier ones are untouched.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    for name, values in _variables(model, optimizer, average).items():
+        for number, value in enumerate(values):
+            arrays[f"{name}/{number}"] = np.asarray(value)
+    for number, value in enumerate(best or []):
+        arrays[f"best/{number}"] = value
+    arrays["data/current"], arrays["data/next"] = data["current"], data["next"]
+    rest = {key: value for key, value in data.items() if key not in ("current", "next")}
+    meta = json.dumps({"progress": progress, "data": rest})
+    arrays["meta"] = np.frombuffer(meta.encode(), np.uint8)
+    path = directory / f"step-{step:08d}.npz"
+    with atomic_write(path) as stream:
+        np.savez(stream, **arrays)  # type: ignore[arg-type]
+    for old in sorted(directory.glob("step-*.npz"))[:-_KEEP]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def latest_checkpoint(directory: Path) -> Path | None:
+    """The newest one, or None."""
+    return max(directory.glob("step-*.npz"), default=None)
+
+
+def load_checkpoint(
+    path: Path,
+    model: keras.Model,
+    optimizer: keras.optimizers.Optimizer,
+    average: WeightAverage | None,
+) -> tuple[dict[str, Any], dict[str, Any], list[np.ndarray] | None]:
+    """Put a checkpoint's weights back; its progress, loader state and best weights.
+
+    Raises:
+        GinkgoError: the file is damaged or belongs to another network or optimiser.
+    """
+    try:
+        with np.load(path) as arrays:
+            for name, values in _variables(model, optimizer, average).items():
+                for number, variable in enumerate(values):
+                    variable.assign(arrays[f"{name}/{number}"])
+            best = [
+                arrays[f"best/{number}"]
+                for number in range(len(model.weights))
+                if f"best/{number}" in arrays
+            ]
+            meta = json.loads(arrays["meta"].tobytes())
+            data = {
+                **meta["data"],
+                "current": arrays["data/current"],
+                "next": arrays["data/next"],
+            }
+            return meta["progress"], data, best or None
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise GinkgoError(f"{path}: no checkpoint of this network: {error}") from None
+
+
+def _variables(model, optimizer, average) -> dict[str, list]:
+    return {
+        "model": list(model.weights),
+        "optimizer": list(optimizer.variables),
+        "average": list(average.values) if average is not None else [],
+    }

@@ -1,0 +1,245 @@
+"""Evaluation of a run on held-out games, beside its baselines.
+
+In: the run's model (its averaged weights) and held-out blocks. Out: figures, plots, and the
+weights that were best.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import keras
+import numpy as np
+from numpy.typing import NDArray
+
+from ginkgo.errors import GinkgoError
+from ginkgo.pipeline.index import Index
+from ginkgo.pipeline.parse import Block, ParseOptions
+from ginkgo.training import metrics, plots
+from ginkgo.training.baselines import FrequentMoves, Majority, Material
+from ginkgo.training.config import TrainConfig
+from ginkgo.training.heldout import load_block, load_sample
+from ginkgo.training.monitor import plain
+from ginkgo.training.recipe import WeightAverage
+from ginkgo.training.step import Inference, win_probability
+
+#: Positions of the training games on which the baselines are fitted.
+BASELINE_POSITIONS = 200_000
+
+
+class Answers:
+    """What a model says of a block: win probabilities and policy figures."""
+
+    def __init__(self, inference: Inference, block: Block) -> None:
+        self.win: NDArray | None = None
+        self.policy: dict[str, float] = {}
+        moves = metrics.PolicyMetrics()
+        for part, outputs in inference.batches(block):
+            if "value" in outputs:
+                if self.win is None:
+                    self.win = np.zeros(len(block.positions))
+                self.win[part] = win_probability(outputs["value"])
+            if "policy" in outputs:
+                moves.add(outputs["policy"], block.positions["move"][part])
+        if moves.result()["positions"]:
+            self.policy = moves.result()
+
+
+class Evaluation:
+    """Validates during a run, tests at its end.
+
+    `model` is a copy of the training model that holds the averaged weights.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        parse: ParseOptions,
+        indices: dict[str, Index],
+        training_model: keras.Model,
+        average: WeightAverage | None,
+    ) -> None:
+        self._config, self._indices = config, indices
+        self._training_model, self._average = training_model, average
+        self.model = keras.models.clone_model(training_model)
+        self._inference = Inference(self.model, config.features)
+        # Held-out figures are over all positions, equally weighted, whatever the training keeps.
+        self._parse = replace(parse, keep=0, ply_weight=False)
+        self.val = load_block(indices["val"], self._parse, config.val_positions)
+        sample = load_sample(indices["train"], self._parse, BASELINE_POSITIONS)
+        if not len(self.val.positions) or not len(sample.positions):
+            raise GinkgoError("no held-out positions: give --val, or more games")
+        self.majority = Majority().fit(sample.positions)
+        self.material = Material().fit(sample.positions)
+        self.moves = FrequentMoves().fit(sample.positions)
+        self.names = indices["val"].names
+        self.best: list[np.ndarray] | None = None
+        self.best_loss, self.best_step, self.since_best = float("inf"), 0, 0
+        self.stop = False
+        self._last: dict[str, tuple[Block, Answers]] = {}
+        self.baseline_line()
+
+    # --- state for checkpoints ----------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "best_loss": self.best_loss,
+            "best_step": self.best_step,
+            "since_best": self.since_best,
+        }
+
+    def restore(self, state: dict[str, Any], best: list[np.ndarray] | None) -> None:
+        self.best_loss, self.best_step = state["best_loss"], state["best_step"]
+        self.since_best, self.best = state["since_best"], best
+
+    def baselines_as_dict(self) -> dict[str, Any]:
+        return {"majority": self.majority.to_dict(), "material": self.material.to_dict()}
+
+    # --- figures ------------------------------------------------------------------------------
+
+    def _averaged_weights(self) -> list[np.ndarray]:
+        if self._average is not None:
+            return [value.numpy() for value in self._average.values]
+        return [np.asarray(weight, np.float32) for weight in self._training_model.weights]
+
+    def baseline_line(self) -> None:
+        """Print what there is to beat."""
+        positions = self.val.positions
+        if "value" in self._config.heads:
+            parts = []
+            for name, baseline in (("majority", self.majority), ("material", self.material)):
+                figures = metrics.value_metrics(positions, baseline.predict(positions))
+                parts.append(
+                    f"{name} accuracy {figures['accuracy']:.4f} log loss {figures['log_loss']:.4f}"
+                )
+            plain("to beat on validation games: " + "; ".join(parts))
+
+    def validate(self, step: int) -> dict[str, Any]:
+        """Evaluate the averaged weights on the validation games; remember the best ones.
+
+        Returns:
+            logs for TensorBoard by name, and `summary`, a line for people.
+        """
+        weights = self._averaged_weights()
+        self.model.set_weights(weights)
+        answers = Answers(self._inference, self.val)
+        self._last["val"] = (self.val, answers)
+        logs: dict[str, Any] = {}
+        parts, losses = [], {}
+        if answers.win is not None:
+            figures = metrics.value_metrics(self.val.positions, answers.win)
+            material = metrics.value_metrics(
+                self.val.positions, self.material.predict(self.val.positions)
+            )
+            losses["value"] = figures["log_loss"]
+            for name in ("accuracy", "log_loss", "brier"):
+                logs[f"val/value_{name}"] = figures[name]
+                logs[f"val_baseline/material_{name}"] = material[name]
+            parts.append(
+                f"held-out win accuracy {figures['accuracy']:.4f} (material "
+                f"{material['accuracy']:.4f}), log loss {figures['log_loss']:.4f} "
+                f"({material['log_loss']:.4f}), Brier {figures['brier']:.4f}"
+            )
+        if answers.policy:
+            losses["policy"] = answers.policy["cross_entropy"]
+            for name in ("top1", "top5", "cross_entropy"):
+                logs[f"val/policy_{name}"] = answers.policy[name]
+            parts.append(
+                f"held-out moves top-1 {answers.policy['top1']:.4f} top-5 "
+                f"{answers.policy['top5']:.4f} cross-entropy {answers.policy['cross_entropy']:.4f}"
+            )
+        loss = losses.get(self._config.best_by, sum(losses.values()))
+        if loss < self.best_loss:
+            self.best_loss, self.best_step, self.since_best = loss, step, 0
+            self.best = weights
+            parts.append("best so far")
+        else:
+            self.since_best += 1
+        logs["summary"] = "; ".join(parts)
+        return logs
+
+    def use_best(self) -> None:
+        """Put the best weights into `model`."""
+        self.model.set_weights(self.best if self.best is not None else self._averaged_weights())
+
+    def test(self) -> dict[str, Any]:
+        """Figures of `model` on the test games, over all, by source and by ply."""
+        block = load_block(self._indices["test"], self._parse, self._config.test_positions)
+        if not len(block.positions):
+            plain("no test games: the figures are of the validation games")
+            block = self.val
+        answers = Answers(self._inference, block)
+        self._last["test"] = (block, answers)
+        positions = block.positions
+        report: dict[str, Any] = {
+            "heldout": {}, "by_source": {}, "by_ply": {}, "best_step": self.best_step,
+        }  # fmt: skip
+        if answers.win is not None:
+            report["heldout"] = self._value_figures(positions, answers.win)
+            names = self._indices["test"].names
+            for number in np.unique(positions["source"]).tolist():
+                rows = positions["source"] == number
+                report["by_source"][names[number]] = self._value_figures(
+                    positions[rows], answers.win[rows]
+                )
+            bounds = [*metrics.PLY_BUCKETS, 1 << 16]
+            for name, low, high in zip(metrics.ply_buckets(), bounds, bounds[1:], strict=False):
+                rows = (positions["ply"] >= low) & (positions["ply"] < high)
+                if rows.any():
+                    report["by_ply"][name] = self._value_figures(
+                        positions[rows], answers.win[rows], interval=False
+                    )
+        if answers.policy:
+            report["heldout"] |= {f"policy_{key}": v for key, v in answers.policy.items()}
+            baseline = metrics.policy_metrics(
+                self.moves.predict(positions[:2000]), positions["move"][:2000]
+            )
+            report["heldout"]["most_frequent_move"] = baseline["top1"]
+        return report
+
+    def _value_figures(
+        self, positions: NDArray, win: NDArray, interval: bool = True
+    ) -> dict[str, Any]:
+        figures: dict[str, Any] = dict(metrics.value_metrics(positions, win))
+        for name, baseline in (("majority", self.majority), ("material", self.material)):
+            other = metrics.value_metrics(positions, baseline.predict(positions))
+            figures[f"{name}_accuracy"] = other["accuracy"]
+            figures[f"{name}_log_loss"] = other["log_loss"]
+        figures["games"] = len(np.unique(metrics.game_keys(positions)))
+        figures["positions"] = len(positions)
+        if interval and figures["games"] > 1:
+            bootstrap = metrics.paired_bootstrap(
+                positions, win, self.material.predict(positions), seed=0
+            )
+            figures["over_material"] = {
+                name: list(value) for name, value in bootstrap.items()
+            }
+        return figures
+
+    # --- pictures -----------------------------------------------------------------------------
+
+    def plots(self, split: str = "val") -> dict[str, NDArray[np.uint8]]:
+        """Calibration and accuracy by ply of the last evaluation, as (h, w, 4 or 3) images."""
+        if split not in self._last:
+            return {}
+        block, answers = self._last[split]
+        if answers.win is None:
+            return {}
+        positions = block.positions
+        predictions = {
+            "model": answers.win,
+            "material": self.material.predict(positions),
+            "majority": self.majority.predict(positions),
+        }
+        return {
+            f"{split}_plots/calibration": plots.calibration_plot(
+                {
+                    name: metrics.calibration(positions, predictions[name])
+                    for name in ("model", "material")
+                }
+            ),
+            f"{split}_plots/accuracy_by_ply": plots.by_ply_plot(
+                {name: metrics.by_ply(positions, win) for name, win in predictions.items()}
+            ),
+        }

@@ -1,0 +1,226 @@
+"""What a person sees of a run: progress lines, TensorBoard, and how long the input kept it waiting.
+
+In: the logs of each step, as Keras callbacks get them. Out: scalars and images in
+`logs/`, a progress bar on a terminal, plain lines elsewhere.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeRemainingColumn
+
+#: Seconds between plain progress lines.
+PLAIN_EVERY = 15.0
+
+
+def plain(text: str) -> None:
+    """One line of progress, at once."""
+    print(text, file=sys.stderr, flush=True)
+
+
+class InputClock:
+    """Iterates over a dataset and measures how long each `next` blocks.
+
+    The clock has a floor: what `next` costs when nothing needs to be waited for, measured on
+    constant tensors of the same shapes. It is taken off where wait fractions are computed.
+    """
+
+    _FLOOR_CALLS = 30
+
+    def __init__(self, iterator: Iterator[dict[str, tf.Tensor]]) -> None:
+        self._iterator = iterator
+        self.floor = 0.0
+        self.last_wait = 0.0
+        self._mark = self._before = time.perf_counter()
+
+    def __iter__(self) -> Iterator[dict[str, tf.Tensor]]:
+        first = True
+        while True:
+            start = time.perf_counter()
+            try:
+                batch = next(self._iterator)
+            except StopIteration:
+                return
+            self.last_wait = time.perf_counter() - start
+            if first:
+                self.floor, first = self._measure_floor(batch), False
+                self.restart()
+            yield batch
+
+    def _measure_floor(self, batch: dict[str, tf.Tensor]) -> float:
+        constant = iter(tf.data.Dataset.from_tensors(batch).repeat().prefetch(2))
+        times = []
+        for _ in range(self._FLOOR_CALLS):
+            start = time.perf_counter()
+            next(constant)
+            times.append(time.perf_counter() - start)
+        return float(np.median(times))
+
+    def since_last(self) -> float:
+        """Seconds since this was last called (or since `restart`)."""
+        now = time.perf_counter()
+        passed, self._mark = now - self._mark, now
+        return passed
+
+    def restart(self) -> None:
+        """Leave out what has passed (an evaluation, a checkpoint)."""
+        self._mark = time.perf_counter()
+
+
+class ScalarLog(keras.callbacks.Callback):
+    """TensorBoard: every step's scalars, evaluations, plots.
+
+    Metrics stay on the device for `every` steps, so that writing them does not make each step
+    wait for the device.
+    """
+
+    def __init__(self, directory: Path, trainer: Any, every: int) -> None:
+        super().__init__()
+        self._trainer, self._every = trainer, every
+        self._writer = tf.summary.create_file_writer(str(directory))
+        self._pending: list[tuple[int, dict[str, Any]]] = []
+        self._mark = time.perf_counter()
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        from ginkgo.training.trainer import as_json
+
+        with self._writer.as_default(step=self._trainer.step):
+            tf.summary.text("run/config", "```json\n" + as_json(self._trainer.config) + "```")
+        self._mark = time.perf_counter()
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        self._pending.append((batch, dict(logs or {})))
+        if len(self._pending) >= self._every:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._pending:
+            return
+        now = time.perf_counter()
+        seconds, self._mark = now - self._mark, now
+        positions = sum(logs["positions"] for _, logs in self._pending)
+        wait = sum(max(0.0, logs["wait"]) for _, logs in self._pending)
+        with self._writer.as_default():
+            for step, logs in self._pending:
+                for name in logs:
+                    if name in _TRAIN_NAMES:
+                        tf.summary.scalar(_TRAIN_NAMES[name], logs[name], step)
+            step, last = self._pending[-1]
+            tf.summary.scalar("train/learning_rate", last["learning_rate"], step)
+            tf.summary.scalar("input/positions_per_second", positions / seconds, step)
+            tf.summary.scalar("input/wait_fraction", min(1.0, wait / seconds), step)
+            tf.summary.scalar("input/pool_fill", last["pool_fill"], step)
+            tf.summary.scalar("input/epoch", last["epoch"], step)
+            tf.summary.scalar("input/dropped_lines", self._trainer.loader.dropped.total, step)
+        self._pending.clear()
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        """After an evaluation; `epoch` is the step."""
+        self._flush()
+        with self._writer.as_default(step=epoch):
+            for name, value in (logs or {}).items():
+                if isinstance(value, (int, float)):
+                    tf.summary.scalar(name, value)
+            for name, image in self._trainer.evaluation.plots().items():
+                tf.summary.image(name, image[None])
+        self._writer.flush()
+        self._mark = time.perf_counter()
+
+    def on_train_end(self, logs: dict | None = None) -> None:
+        self._flush()
+        self._writer.flush()
+
+    def final(self, report: dict[str, Any], evaluation: Any) -> None:
+        """The figures and plots of the test games."""
+        with self._writer.as_default(step=self._trainer.step):
+            for name, value in report.get("heldout", {}).items():
+                if isinstance(value, (int, float)):
+                    tf.summary.scalar(f"test/{name}", value)
+            for name, image in evaluation.plots("test").items():
+                tf.summary.image(name, image[None])
+        self._writer.flush()
+
+
+_TRAIN_NAMES = {
+    "loss": "train/loss",
+    "value_loss": "train/value_loss",
+    "value_accuracy": "train/value_accuracy",
+    "policy_loss": "train/policy_loss",
+    "policy_accuracy": "train/policy_accuracy",
+    "gradient_norm": "train/gradient_norm",
+}
+
+
+class Progress(keras.callbacks.Callback):
+    """A bar on a terminal; elsewhere a line now and then."""
+
+    _SMOOTH = 0.9
+
+    def __init__(self, trainer: Any) -> None:
+        super().__init__()
+        self._trainer = trainer
+        self._bar: Bar | None = None
+        self._last = 0.0
+        self._shown: dict[str, float] = {}
+        self._window = [0, 0.0, time.perf_counter()]
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        if sys.stderr.isatty():
+            from rich.console import Console
+
+            self._bar = Bar(
+                TextColumn("step {task.completed}/{task.total}"),
+                BarColumn(),
+                TextColumn("{task.description}"),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+            )
+            self._task = self._bar.add_task(
+                "", total=self._trainer.steps, completed=self._trainer.step
+            )
+            self._bar.start()
+        self._window = [0, 0.0, time.perf_counter()]
+        self._last = time.perf_counter()
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        logs = logs or {}
+        self._window[0] += logs["positions"]
+        self._window[1] += max(0.0, logs["wait"])
+        now = time.perf_counter()
+        due = 0.5 if self._bar is not None else PLAIN_EVERY
+        if now - self._last < due and batch != self._trainer.steps:
+            return
+        seconds = max(1e-9, now - self._window[2])
+        rate, wait = self._window[0] / seconds, self._window[1] / seconds
+        self._last, self._window = now, [0, 0.0, now]
+        parts = [f"loss {float(logs['loss']):.4f}"]
+        for head, name in (("value", "win acc"), ("policy", "move acc")):
+            if f"{head}_accuracy" in logs:
+                value = float(logs[f"{head}_accuracy"])
+                old = self._shown.get(head, value)
+                self._shown[head] = self._SMOOTH * old + (1 - self._SMOOTH) * value
+                parts.append(f"{name} {self._shown[head]:.3f}")
+        parts += [f"{rate:,.0f} pos/s", f"wait {min(1.0, wait):.1%}"]
+        text = "  ".join(parts)
+        if self._bar is not None:
+            self._bar.update(self._task, completed=batch, description=text)
+        else:
+            plain(f"step {batch:,}/{self._trainer.steps:,}  {text}")
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        summary = (logs or {}).get("summary")
+        if summary:
+            plain(f"step {epoch:,}  {summary}")
+        self._window = [0, 0.0, time.perf_counter()]
+
+    def on_train_end(self, logs: dict | None = None) -> None:
+        if self._bar is not None:
+            self._bar.stop()

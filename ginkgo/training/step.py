@@ -1,0 +1,187 @@
+"""The compiled step: compact batch -> planes -> loss -> update; and inference on positions.
+
+In: dictionaries of compact tensors (`ginkgo.pipeline.tfdata.signature`). Out: metrics of the
+batch; or logits. Planes exist only in here, on the device that trains.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from ginkgo.features.labels import LABELS, MIRROR_LABEL
+from ginkgo.features.position import DRAW, MIRROR_SQUARE, NO_RESULT, POSITION, WIN
+from ginkgo.pipeline.parse import Block
+from ginkgo.training.config import TrainConfig
+from ginkgo.training.recipe import WeightAverage
+
+
+def planes_of(batch: dict[str, tf.Tensor], features: str) -> tf.Tensor:
+    """Input planes of a compact batch, (n, 9, 9, channels) float32, [file, rank]."""
+    if features == "dlshogi119":
+        from ginkgo.features.dlshogi119 import planes_on_device
+
+        planes = planes_on_device(batch["board"], batch["hand"])
+    else:
+        from ginkgo.features import ginkgo148
+
+        planes = ginkgo148.planes_on_device(batch["codes"], batch["offsets"])
+    return tf.transpose(planes, [0, 2, 3, 1])
+
+
+def channels_of(features: str) -> int:
+    """Number of input planes."""
+    if features == "dlshogi119":
+        from ginkgo.features.dlshogi119 import PLANES
+    else:
+        from ginkgo.features.ginkgo148 import PLANES
+    return PLANES
+
+
+def mirror_half(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Every second position of a batch with files 1 and 9 exchanged, labels too.
+
+    The order of a batch is random, so which position is mirrored is random as well.
+    """
+    odd = tf.range(tf.shape(batch["board"])[0]) % 2 == 1
+    board = tf.gather(batch["board"], tf.constant(MIRROR_SQUARE, tf.int32), axis=1)
+    move = tf.cast(batch["move"], tf.int32)
+    mirrored = tf.gather(tf.constant(MIRROR_LABEL, tf.int32), move)
+    return {
+        **batch,
+        "board": tf.where(odd[:, None], board, batch["board"]),
+        "move": tf.where(odd, mirrored, move),
+    }
+
+
+def value_targets(result: tf.Tensor) -> tf.Tensor:
+    """(n, 2) target [mover wins, mover loses]; a draw, and what has no result, is one half."""
+    win = tf.where(result == WIN, 1.0, 0.0)
+    win = tf.where((result == DRAW) | (result == NO_RESULT), 0.5, win)
+    return tf.stack([win, 1.0 - win], axis=1)
+
+
+class TrainStep:
+    """One optimisation step as a compiled function.
+
+    Calling it returns a dictionary of float32 scalars: `loss`, `gradient_norm`, and by head
+    `value_loss`, `value_accuracy`, `policy_loss`, `policy_accuracy`.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer,
+        average: WeightAverage | None,
+        config: TrainConfig,
+    ) -> None:
+        self._model, self._optimizer, self._average = model, optimizer, average
+        self._config = config
+        self.call = tf.function(self._step, reduce_retracing=True)
+
+    def __call__(
+        self, batch: dict[str, tf.Tensor], rate: float, step: int
+    ) -> dict[str, tf.Tensor]:
+        return self.call(batch, tf.constant(rate, tf.float32), tf.constant(step, tf.float32))
+
+    def _step(self, batch, rate, step):
+        config, model = self._config, self._model
+        if config.mirror and config.features == "dlshogi119":
+            batch = mirror_half(batch)
+        planes = planes_of(batch, config.features)
+        self._optimizer.learning_rate.assign(rate)
+        variables = [variable.value for variable in model.trainable_variables]
+        with tf.GradientTape() as tape:
+            outputs = model(planes, training=True)
+            metrics = self._losses(batch, outputs)
+        gradients = tape.gradient(metrics["loss"], variables)
+        norm = tf.linalg.global_norm(gradients)
+        if config.clip:
+            gradients, _ = tf.clip_by_global_norm(gradients, config.clip, norm)
+        self._optimizer.apply(gradients, model.trainable_variables)
+        if self._average is not None:
+            self._average.update(step)
+        metrics["gradient_norm"] = norm
+        return metrics
+
+    def _losses(self, batch, outputs) -> dict[str, tf.Tensor]:
+        config = self._config
+        metrics: dict[str, tf.Tensor] = {}
+        loss = tf.constant(0.0)
+        if "policy" in outputs:
+            label = tf.cast(batch["move"], tf.int32)
+            target = tf.one_hot(label, LABELS)
+            if config.label_smoothing:
+                target = target * (1 - config.label_smoothing) + config.label_smoothing / LABELS
+            crossed = tf.nn.softmax_cross_entropy_with_logits(target, outputs["policy"])
+            metrics["policy_loss"] = tf.reduce_mean(crossed)
+            hit = tf.argmax(outputs["policy"], 1, tf.int32) == label
+            metrics["policy_accuracy"] = tf.reduce_mean(tf.cast(hit, tf.float32))
+            loss += metrics["policy_loss"]
+        if "value" in outputs:
+            result, weight = batch["result"], tf.cast(batch["weight"], tf.float32)
+            target = value_targets(result)
+            if config.label_smoothing:
+                target = target * (1 - config.label_smoothing) + config.label_smoothing / 2
+            crossed = tf.nn.softmax_cross_entropy_with_logits(target, outputs["value"])
+            metrics["value_loss"] = tf.math.divide_no_nan(
+                tf.reduce_sum(weight * crossed), tf.reduce_sum(weight)
+            )
+            decided = tf.cast((result != DRAW) & (result != NO_RESULT), tf.float32)
+            hit = (outputs["value"][:, 0] > outputs["value"][:, 1]) == (result == WIN)
+            metrics["value_accuracy"] = tf.math.divide_no_nan(
+                tf.reduce_sum(decided * tf.cast(hit, tf.float32)), tf.reduce_sum(decided)
+            )
+            share = config.value_weight if "policy" in outputs else 1.0
+            loss += share * metrics["value_loss"]
+        metrics["loss"] = loss
+        return metrics
+
+
+class Inference:
+    """A model's answers on positions, in batches."""
+
+    def __init__(self, model: keras.Model, features: str, batch_size: int = 1024) -> None:
+        self._model, self._features, self._batch_size = model, features, batch_size
+        self.call = tf.function(self._infer, reduce_retracing=True)
+
+    def _infer(self, batch):
+        return self._model(planes_of(batch, self._features), training=False)
+
+    def batches(self, block: Block):
+        """Yield (slice, outputs) over a block; outputs are numpy logits by head."""
+        for low in range(0, len(block.positions), self._batch_size):
+            part = slice(low, min(low + self._batch_size, len(block.positions)))
+            outputs = self.call(compact(block, part))
+            yield part, {head: logits.numpy() for head, logits in outputs.items()}
+
+    def win(self, block: Block) -> NDArray[np.float64]:
+        """(n,) probability that the mover wins."""
+        win = np.zeros(len(block.positions))
+        for part, outputs in self.batches(block):
+            win[part] = win_probability(outputs["value"])
+        return win
+
+
+def win_probability(logits: NDArray) -> NDArray[np.float64]:
+    """Softmax over [wins, loses], the first: (n, 2) logits to (n,)."""
+    difference = np.clip(logits[:, 1].astype(np.float64) - logits[:, 0], -60, 60)
+    return 1 / (1 + np.exp(difference))
+
+
+def compact(block: Block, part: slice) -> dict[str, Any]:
+    """What `planes_of` needs of some positions of a block."""
+    positions = block.positions[part]
+    batch: dict[str, Any] = {
+        name: tf.constant(np.ascontiguousarray(positions[name])) for name in ("board", "hand")
+    }
+    assert positions.dtype == POSITION
+    if block.codes is not None and block.offsets is not None:
+        offsets = block.offsets[part.start : part.stop + 1]
+        batch["codes"] = tf.constant(block.codes[offsets[0] : offsets[-1]])
+        batch["offsets"] = tf.constant(offsets - offsets[0])
+    return batch

@@ -1,0 +1,381 @@
+"""The training loop.
+
+In: a `TrainConfig`. Out: a model directory (`model.keras`, `config.json`, `checkpoints/`,
+`logs/`), and a dictionary of final figures.
+
+One small loop (next batch, compiled step) drives Keras callbacks; everything that is not the
+loop itself (TensorBoard, progress, evaluation, checkpoints) hangs on it as a callback.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import ginkgo
+from ginkgo.errors import GinkgoError
+from ginkgo.features.labels import LABEL_SCHEME
+from ginkgo.models import build_network, model_name, parse_network, save_model
+from ginkgo.pipeline.index import Index
+from ginkgo.pipeline.loader import Loader, LoaderConfig, epoch_batches
+from ginkgo.pipeline.parse import ParseOptions
+from ginkgo.pipeline.tfdata import dataset_of
+from ginkgo.records.files import write_text
+from ginkgo.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
+from ginkgo.training.config import TrainConfig
+from ginkgo.training.evaluation import Evaluation
+from ginkgo.training.heldout import find_data
+from ginkgo.training.monitor import InputClock, Progress, ScalarLog, plain
+from ginkgo.training.recipe import WeightAverage, choose_precision, learning_rate, make_optimizer
+from ginkgo.training.step import TrainStep, channels_of
+
+#: Steps at the start that do not count toward speed and wait: compiling, first touch of memory.
+WARMUP_STEPS = 10
+#: Steps between looks at the metrics on the device; each look waits for the device.
+LOG_EVERY = 10
+
+
+class Interrupted(Exception):
+    """Ctrl-C or SIGTERM arrived; the checkpoint is written."""
+
+
+class Trainer:
+    """A training run, from the first look at the data to the final report.
+
+    Args:
+        config: of the run.
+        callbacks: further Keras callbacks.
+
+    Raises:
+        GinkgoError: unusable data, a run that exists already, a checkpoint that does not fit.
+    """
+
+    def __init__(
+        self, config: TrainConfig, callbacks: list[keras.callbacks.Callback] | None = None
+    ) -> None:
+        self.config = config
+        self.directory = config.runs / config.run
+        self._extra = callbacks or []
+        self.checkpoints = self.directory / "checkpoints"
+        found = latest_checkpoint(self.checkpoints)
+        if found and not config.resume:
+            raise GinkgoError(
+                f"{self.directory}: this run exists already; give another --run, or --resume"
+            )
+        if config.resume and not found:
+            raise GinkgoError(f"{self.checkpoints}: no checkpoint to resume from")
+        if config.epochs and config.steps:
+            raise GinkgoError("--epochs and --steps: give one of them")
+        self.step = 0
+        self._stop_signal = 0
+        self._resume_from = found
+        self._setup_keras()
+        self.parse = parse_options(config)
+        plain(f"reading {', '.join(str(path) for path in config.data)}")
+        self.indices = find_data(
+            config.data, config.val, config.test, config.val_fraction
+        )
+        self._build()
+
+    def _setup_keras(self) -> None:
+        keras.utils.set_random_seed(self.config.seed)
+        if self.config.deterministic:
+            tf.config.experimental.enable_op_determinism()
+        self.precision = choose_precision(self.config.precision)
+        policy = "mixed_bfloat16" if self.precision == "bfloat16" else "float32"
+        keras.config.set_dtype_policy(policy)
+
+    def _build(self) -> None:
+        config, train = self.config, self.indices["train"]
+        self.network = parse_network(config.network, config.activation)
+        self.model = build_network(self.network, channels_of(config.features), config.heads)
+        self.optimizer = make_optimizer(config, self.model)
+        self.average = WeightAverage(self.model, config.ema) if config.ema else None
+        per_epoch = epoch_batches(train, config.batch_size, config.keep)
+        self.steps = config.steps or max(1, config.epochs or 3) * per_epoch
+        self.eval_every = config.eval_every or max(1, self.steps // 20)
+        self.checkpoint_every = config.checkpoint_every or self.eval_every
+        describe(self.indices, self.parse)
+        self.evaluation = Evaluation(config, self.parse, self.indices, self.model, self.average)
+        loader_state = None
+        self.speed = {"positions": 0, "seconds": 0.0, "wait": 0.0, "batches": 0}
+        if self._resume_from is not None:
+            progress, loader_state, best = load_checkpoint(
+                self._resume_from, self.model, self.optimizer, self.average
+            )
+            if progress["network"] != self.network.name:
+                raise GinkgoError(
+                    f"{self._resume_from}: network {progress['network']}, "
+                    f"not {self.network.name}"
+                )
+            self.step = progress["step"]
+            self.evaluation.restore(progress["evaluation"], best)
+            plain(f"resuming after step {self.step:,} from {self._resume_from}")
+        self.loader = Loader(train, loader_config(config, self.parse), loader_state, say=plain)
+        share = self.loader.share_without_mate
+        plain(
+            f"shuffle: pool {config.pool:,}, batch {config.batch_size:,}; expect {share:.1%} of "
+            "positions to meet no other of their game in a batch"
+        )
+
+    # --- the loop -----------------------------------------------------------------------------
+
+    def run(self) -> dict[str, Any]:
+        """Train to the end, evaluate on the test games, write everything.
+
+        Returns:
+            the figures of `--report`.
+
+        Raises:
+            Interrupted: Ctrl-C; a checkpoint has been written.
+        """
+        config = self.config
+        self.directory.mkdir(parents=True, exist_ok=True)
+        write_text(self.directory / "train.json", as_json(config))
+        parts = [
+            ScalarLog(self.directory / "logs", self, LOG_EVERY),
+            Progress(self),
+            *self._extra,
+        ]
+        callbacks = keras.callbacks.CallbackList(parts, model=self.model)
+        train_step = TrainStep(self.model, self.optimizer, self.average, config)
+        try:
+            with self._signals():
+                callbacks.on_train_begin()
+                try:
+                    self._loop(train_step, callbacks)
+                finally:
+                    callbacks.on_train_end()
+        finally:
+            self.loader.close()
+        if self._stop_signal:
+            raise Interrupted
+        return self._finish(parts[0])
+
+    def _loop(self, train_step: TrainStep, callbacks: keras.callbacks.CallbackList) -> None:
+        config = self.config
+        data = dataset_of(lambda: self.loader, config.features, close=False)
+        iterator = iter(data)
+        clock = InputClock(iterator)
+        if self.step < self.steps and not self._stop_signal:
+            callbacks.on_epoch_begin(0)
+        for batch in clock:
+            if self._stop_signal or self.step >= self.steps:
+                break
+            rate = learning_rate(config, self.step, self.steps)
+            metrics = train_step(batch, rate, self.step)
+            self.step += 1
+            number = int(batch["number"])
+            self.loader.acknowledge(number)
+            logs = {
+                **metrics,
+                "learning_rate": rate,
+                "positions": int(batch["board"].shape[0]),
+                "epoch": int(batch["epoch"]),
+                "pool_fill": int(batch["pool_fill"]),
+                "wait": clock.last_wait,
+            }
+            callbacks.on_train_batch_end(self.step, logs)
+            self._count_speed(logs, clock)
+            done = self.step >= self.steps
+            if self.step % self.eval_every == 0 or done:
+                result = self.evaluation.validate(self.step)
+                callbacks.on_epoch_end(self.step, result)
+                clock.restart()
+            if self.step % self.checkpoint_every == 0 or done or self._stop_signal:
+                self._checkpoint(number, must=done or bool(self._stop_signal))
+                clock.restart()
+            if config.patience and self.evaluation.since_best >= config.patience:
+                plain(f"no better held-out loss in {config.patience} evaluations: stopping")
+                break
+            if done or self._stop_signal:
+                break
+        self.wait_floor = clock.floor
+        if self._stop_signal and self.step == 0:
+            plain("stopped before the first step")
+
+    def _count_speed(self, logs: dict[str, Any], clock: InputClock) -> None:
+        self._counted = getattr(self, "_counted", 0) + 1
+        if self._counted <= WARMUP_STEPS:
+            return
+        self.speed["positions"] += logs["positions"]
+        self.speed["seconds"] += clock.since_last()
+        self.speed["wait"] += clock.last_wait
+        self.speed["batches"] += 1
+
+    @property
+    def wait_fraction(self) -> float:
+        """Share of the loop's time spent waiting for a batch, above the clock's floor."""
+        if not self.speed["seconds"]:
+            return 0.0
+        wait = self.speed["wait"] - self.speed["batches"] * getattr(self, "wait_floor", 0.0)
+        return max(0.0, wait) / self.speed["seconds"]
+
+    @property
+    def positions_per_second(self) -> float:
+        """Positions trained on per second of the loop, evaluations and checkpoints left out."""
+        if not self.speed["seconds"]:
+            return 0.0
+        return self.speed["positions"] / self.speed["seconds"]
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM end the loop after the step; a second one ends it at once."""
+
+        def stop(number: int, _frame: object) -> None:
+            if self._stop_signal:
+                raise KeyboardInterrupt
+            self._stop_signal = number
+            self.evaluation.stop = True
+
+        old = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in old.items():
+                signal.signal(number, handler)
+
+    # --- what is written ----------------------------------------------------------------------
+
+    def _checkpoint(self, batch: int, must: bool) -> None:
+        progress = {
+            "step": self.step,
+            "network": self.network.name,
+            "evaluation": self.evaluation.state(),
+        }
+        try:
+            save_checkpoint(
+                self.checkpoints,
+                self.step,
+                self.model,
+                self.optimizer,
+                self.average,
+                self.evaluation.best,
+                progress,
+                self.loader.state(batch),
+            )
+        except GinkgoError as error:
+            if must:
+                raise
+            plain(f"warning: {error}; training goes on, the checkpoint before is whole")
+
+    def _finish(self, log: ScalarLog) -> dict[str, Any]:
+        self.evaluation.use_best()
+        final = self.evaluation.test()
+        report = {
+            **final,
+            "wait_fraction": self.wait_fraction,
+            "positions_per_second": self.positions_per_second,
+            "positions": self.step * self.config.batch_size,
+            "steps": self.step,
+            "dropped": self.loader.dropped.as_dict(),
+            "dropped_lines": self.loader.dropped.total,
+            "precision": self.precision,
+            "split": {
+                source.name: dataclasses.asdict(source.split)
+                for source in self.indices["train"].sources
+            },
+        }
+        log.final(report, self.evaluation)
+        save_model(self.directory, self.evaluation.model, self._model_config(report))
+        if self.config.report is not None:
+            write_text(self.config.report, json.dumps(report, indent=2) + "\n")
+        return report
+
+    def _model_config(self, report: dict[str, Any]) -> dict[str, Any]:
+        config, train = self.config, self.indices["train"]
+        samples = report["positions"]
+        return {
+            "name": model_name(config.run, self.network.name, samples, train.positions),
+            "ginkgo": ginkgo.__version__,
+            "network": self.network.name,
+            "activation": self.network.activation,
+            "features": config.features,
+            "labels": LABEL_SCHEME,
+            "heads": list(config.heads),
+            "view": config.view,
+            "trained_on": {
+                "sources": {
+                    source.name: {
+                        "games": source.games,
+                        "positions": source.positions,
+                        "split": dataclasses.asdict(source.split),
+                    }
+                    for source in train.sources
+                },
+                "samples": samples,
+            },
+            "baselines": self.evaluation.baselines_as_dict(),
+            "metrics": {key: report[key] for key in ("heldout", "by_source") if key in report},
+        }
+
+
+def parse_options(config: TrainConfig) -> ParseOptions:
+    """What of the data becomes a training position."""
+    weighted = config.features == "ginkgo148" if config.ply_weight is None else config.ply_weight
+    return ParseOptions(
+        min_ply=config.min_ply,
+        side=config.side,
+        endings=tuple(config.endings),
+        min_rating=config.min_rating,
+        view=config.view,
+        ply_weight=weighted,
+        keep=config.keep,
+        seed=config.seed,
+        features=config.features,
+    )
+
+
+def loader_config(config: TrainConfig, parse: ParseOptions) -> LoaderConfig:
+    """How the training data is read."""
+    return LoaderConfig(
+        batch_size=config.batch_size,
+        pool=max(config.pool, config.batch_size),
+        min_fill=config.min_fill,
+        workers=config.workers or default_workers(),
+        seed=config.seed,
+        strict=config.strict,
+        parse=parse,
+    )
+
+
+def default_workers() -> int:
+    """One reader process per core but one, at most 8."""
+    return max(1, min(8, (os.cpu_count() or 2) - 1))
+
+
+def describe(indices: dict[str, Index], parse: ParseOptions, say: Callable = plain) -> None:
+    """Print what data there is."""
+    for split, index in indices.items():
+        parts = ", ".join(f"{source.name} {source.games:,}" for source in index.sources[:8])
+        more = "" if len(index.sources) <= 8 else f" and {len(index.sources) - 8} more"
+        say(f"{split}: {index.games:,} games, {index.positions:,} positions ({parts}{more})")
+    if parse.keep:
+        say(f"keeping {parse.keep} positions per game and epoch")
+
+
+def as_json(config: Any) -> str:
+    """A configuration as JSON."""
+
+    def plain_value(value: Any) -> Any:
+        return str(value) if isinstance(value, Path) else value
+
+    return json.dumps(dataclasses.asdict(config), indent=2, default=plain_value) + "\n"
+
+
+def now() -> float:
+    return time.perf_counter()
+
+
+__all__ = ["Interrupted", "Trainer", "np"]

@@ -1,0 +1,344 @@
+"""`ginkgo convert`, end to end on the first games of the bundled sample."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from ginkgo.errors import GinkgoError
+from ginkgo.records import Game, format_record, parse_game_line, parse_record
+from ginkgo.records import convert as module
+from ginkgo.records.convert import ConvertConfig, convert, cut_chunks, game_records, main
+from ginkgo.records.files import open_binary
+from ginkgo.records.game import MAX_PLIES, SPLITS
+from ginkgo.records.replay import replay
+from ginkgo.records.sources import Refusal, find_sources
+from ginkgo.records.split import choose_split
+
+SAMPLE = Path(__file__).parent.parent / "data" / "sample" / "engine-games.usi.gz"
+GAMES = 200
+
+
+@pytest.fixture(scope="session")
+def lines() -> list[str]:
+    with gzip.open(SAMPLE, "rt") as stream:
+        return [next(stream) for _ in range(GAMES)]
+
+
+@pytest.fixture
+def source(tmp_path: Path, lines: list[str]) -> Path:
+    path = tmp_path / "in" / "engine.usi"
+    path.parent.mkdir()
+    path.write_text("".join(lines))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several shards from few games. Chunks are cut by the parent, so this reaches the workers."""
+    monkeypatch.setattr(module.cut_chunks, "__defaults__", (50,))
+
+
+def config(*sources: Path, out: Path, **options) -> ConvertConfig:
+    return ConvertConfig(tuple(map(str, sources)), str(out), **{"workers": 1, **options})
+
+
+def shards(out: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(out)): path.read_bytes()
+        for path in sorted(out.glob("*/*"))
+        if path.name != "manifest.json"
+    }
+
+
+def records(out: Path, split: str = "*") -> list:
+    found = []
+    for path in sorted(out.glob(f"{split}/*.sfenx*")):
+        with open_binary(path) as stream:
+            found += [parse_record(line.decode()) for line in stream]
+    return found
+
+
+def test_the_whole_way(tmp_path, source, lines):
+    out, report_path = tmp_path / "out", tmp_path / "r" / "report.json"
+    report = convert(config(source, out=out, report=str(report_path), val_fraction=0.1))
+    games = {game.game: game for game in map(parse_game_line, lines)}
+    split = choose_split((game.bucket for game in games.values()), 0.1)
+
+    assert json.loads(report_path.read_text()) == report
+    assert json.loads((out / "convert-report.json").read_text()) == report
+    assert report["games"] == GAMES
+    assert report["refused"] == []
+    assert report["left_out"] == 0
+    assert report["positions"] == sum(game.total for game in games.values())
+    assert report["endings"] == Counter(game.end for game in games.values())
+    assert report["sources"]["engine"]["thresholds"] == {"test": split.test, "val": split.val}
+
+    seen = set()
+    for where in SPLITS:
+        found = records(out, where)
+        ids = {record.game for record in found}
+        assert ids
+        assert not ids & seen
+        seen |= ids
+        assert all(split.of(games[name].bucket) == where for name in ids)
+        counts = {"games": len(ids), "positions": len(found)}
+        assert report["splits"][where] == report["sources"]["engine"]["splits"][where] == counts
+        manifest = json.loads((out / where / "manifest.json").read_text())
+        assert manifest["format"] == "sfenx"
+        assert set(manifest["files"]) == {path.name for path in (out / where).glob("*.sfenx")}
+        assert sum(file["positions"] for file in manifest["files"].values()) == len(found)
+        assert sum(file["games"] for file in manifest["files"].values()) == len(ids)
+    assert seen == set(games)
+    assert {path.name for path in (out / "train").glob("*.sfenx")} == {
+        f"engine-{number:05d}.sfenx" for number in range(4)
+    }
+
+    for where in SPLITS:
+        for path in (out / where).glob("*.sfenx"):
+            for line in path.read_text().splitlines():
+                record = parse_record(line)
+                game = games[record.game]
+                assert format_record(record) == line
+                ply = int(record.sfen.split()[3])
+                assert (record.total, record.winner, record.end) == (
+                    game.total,
+                    game.winner,
+                    game.end,
+                )
+                assert record.move == game.moves[ply - 1]
+    a_game = games[records(out, "val")[0].game]
+    assert replay(a_game) == [r.sfen for r in records(out, "val") if r.game == a_game.game]
+    saved = json.loads((out / "convert.json").read_text())
+    assert saved["val_fraction"] == 0.1
+    assert saved["sources"] == [str(source)]
+
+
+@pytest.mark.parametrize("compress", ["none", "gz", "zst"])
+def test_same_bytes_whatever_the_number_of_workers(tmp_path, source, compress):
+    reports = [
+        convert(config(source, out=tmp_path / str(workers), workers=workers, compress=compress))
+        for workers in (1, 2)
+    ]
+    assert reports[0] == reports[1]
+    assert shards(tmp_path / "1") == shards(tmp_path / "2") != {}
+    assert len(records(tmp_path / "2")) == reports[0]["positions"]
+
+
+def test_filters(tmp_path, source, lines):
+    games = [parse_game_line(line) for line in lines]
+    convert(config(source, out=tmp_path / "a", min_ply=30, side="w"))
+    expected = sum(len(range(30, game.total + 1, 2)) for game in games)
+    found = records(tmp_path / "a")
+    assert len(found) == expected
+    assert {record.sfen.split()[1] for record in found} == {"w"}
+    assert min(int(record.sfen.split()[3]) for record in found) == 30
+
+    report = convert(config(source, out=tmp_path / "b", endings=("tsumi,kachi", "perpetual")))
+    kept = Counter(game.end for game in games if game.end in ("tsumi", "kachi", "perpetual"))
+    assert report["endings"] == dict(kept)
+    assert report["games"] == kept.total()
+    assert report["left_out"] == GAMES - kept.total()
+
+    with pytest.raises(GinkgoError, match="--endings nonsense"):
+        convert(config(source, out=tmp_path / "c", endings=("nonsense",)))
+    with pytest.raises(GinkgoError, match="--val-fraction"):
+        convert(config(source, out=tmp_path / "c", val_fraction=0.7))
+
+
+def test_ratings(tmp_path):
+    path = tmp_path / "g.usi"
+    moves = "startpos moves 7g7f 3c3d 2g2f"
+    path.write_text(
+        f"{moves}\trate_b=3000\trate_w=2000.5\tgame=one\n{moves}\trate_w=2600\tgame=two\n{moves}\n"
+    )
+    convert(config(path, out=tmp_path / "a"))
+    assert [record.rate for record in records(tmp_path / "a")] == [
+        *(3000.0, 2000.5, 3000.0),
+        *(None, 2600.0, None),
+        *(None, None, None),
+    ]
+    report = convert(config(path, out=tmp_path / "b", min_rating=2500))
+    assert [(record.game, record.move) for record in records(tmp_path / "b")] == [
+        *(("one", "7g7f"), ("one", "2g2f"), ("two", "3c3d"))
+    ]
+    assert [refusal["line"] for refusal in report["refused"]] == [3]
+
+
+def test_lines_are_those_of_format_record():
+    game = Game(
+        start="4k4/9/9/9/9/9/9/9/4K4 w 2P 34",
+        moves=["5a5b", "P*5e"],
+        winner="-",
+        end="chudan",
+        game="a,b=%",
+        rate_b=1234.5,
+    )
+    lines = game_records(game, ConvertConfig((), ""))
+    assert not isinstance(lines, Refusal)
+    for line in lines:
+        assert format_record(parse_record(line)) + "\n" == line
+    assert [parse_record(line).rate for line in lines] == [None, 1234.5]
+    assert all(parse_record(line).other == {"start": "34"} for line in lines)
+    assert parse_record(lines[1]).game == "a,b=%"
+    assert len(game_records(game, ConvertConfig((), "", min_ply=2))) == 1
+
+
+BAD_LINES = {
+    "bad start position": "sfen lnsgkgsnl/9/9 b - 1 moves 7g7f",
+    "in check": "sfen 4k4/9/4R4/9/9/9/9/9/4K4 b - 1 moves 4i4h",
+    "illegal move": "startpos moves 7g7f 3c3d 8h8b",
+    "dead pawn": "sfen 4k4/9/9/9/9/9/9/9/4K4 b P 1 moves P*1a",
+    "missing field": "moves 7g7f",
+    "bad winner": "startpos moves 7g7f\twinner=x",
+    "bad rating": "startpos moves 7g7f\trate_b=high",
+    "no moves": "startpos moves\twinner=b",
+    "too long": "startpos moves" + " 5i5h 5a5b 5h5i 5b5a" * (MAX_PLIES // 4 + 1),
+    "no text": b"startpos moves 7g7f\tblack=\x90\xe6\x8e\xe8",
+    "line too long": b"startpos moves" + b" 7g7f" * 300_000,
+}
+
+
+def test_unusable_games_are_counted_and_named(tmp_path, source, lines, capsys):
+    bad = [line if isinstance(line, bytes) else line.encode() for line in BAD_LINES.values()]
+    source.write_bytes("".join(lines[:20]).encode() + b"\n".join(bad) + b"\n" + lines[20].encode())
+    cut = tmp_path / "in" / "cut.usi.gz"
+    cut.write_bytes(gzip.compress("".join(lines).encode())[:-3000])
+    (tmp_path / "in" / "k").mkdir()
+    (tmp_path / "in" / "k" / "1.csa").write_text("V2.2\nPI\n+\n+7776FU\n-7776FU\n")
+    (tmp_path / "in" / "k" / "2.csa").write_text("V2.2\nPI\n+\n+7776FU\n%TORYO\n")
+    for workers in (1, 2):
+        report = convert(config(source.parent, out=tmp_path / f"out{workers}", workers=workers))
+        sources = report["sources"]
+        assert (sources["engine"]["games"], sources["engine"]["refused"]) == (21, len(bad))
+        refused = [one for one in report["refused"] if one["file"] == str(source)]
+        assert [one["line"] for one in refused] == list(range(21, 21 + len(bad)))
+        assert all(one["reason"] for one in refused)
+        assert (sources["k"]["games"], sources["k"]["refused"]) == (1, 1)
+        assert 0 < sources["cut"]["games"] < GAMES
+        assert sources["cut"]["refused"] == 1
+        [last] = [one for one in report["refused"] if one["file"] == str(cut)]
+        assert last["line"] == sources["cut"]["games"] + 1
+        assert "cut short" in last["reason"]
+        said = capsys.readouterr().err.splitlines()
+        assert len(said) == len(set(said)) == 9
+        assert all("refused" in line for line in said)
+    assert shards(tmp_path / "out1") == shards(tmp_path / "out2")
+
+
+@pytest.mark.parametrize("kind", BAD_LINES)
+@pytest.mark.parametrize("workers", [1])
+def test_strict_stops_at_the_first_unusable_game(tmp_path, source, lines, kind, workers):
+    line = BAD_LINES[kind]
+    line = line if isinstance(line, bytes) else line.encode()
+    source.write_bytes("".join(lines[:3]).encode() + line + b"\n" + lines[3].encode())
+    with pytest.raises(GinkgoError, match=f"^{source}:4: "):
+        convert(config(source, out=tmp_path / "out", strict=True, workers=workers))
+    assert not list((tmp_path / "out").glob("**/*"))
+
+
+def test_a_failure_leaves_no_records(tmp_path, source, monkeypatch):
+    out = tmp_path / "out"
+    seen = []
+
+    def fail(chunk, split, config):
+        if chunk.number == 2:
+            seen.extend(out.glob("**/*.sfenx"))
+            raise GinkgoError("no space left")
+        return write(chunk, split, config)
+
+    write = module.write_chunk
+    monkeypatch.setattr(module, "write_chunk", fail)
+    with pytest.raises(GinkgoError, match="no space left"):
+        convert(config(source, out=out))
+    assert seen
+    assert not list(out.glob("**/*"))
+
+
+def test_other_records_are_not_touched_unless_asked(tmp_path, source, lines):
+    out = tmp_path / "out"
+    convert(config(source, out=out))
+    before = shards(out)
+    other = tmp_path / "in" / "other.usi"
+    other.write_text(lines[0])
+    with pytest.raises(GinkgoError, match="--overwrite"):
+        convert(config(other, out=out))
+    assert shards(out) == before
+    convert(config(other, out=out, overwrite=True))
+    assert {Path(name).name for name in shards(out)} == {"other-00000.sfenx"}
+
+
+def test_chunks_do_not_end_with_files(tmp_path, lines):
+    for number in range(3):
+        (tmp_path / f"g-{number:05d}.usi").write_text("".join(lines[number * 40 :][:40]))
+    [source] = find_sources([tmp_path])
+    assert [len(chunk.items) for chunk in cut_chunks(source)] == [50, 50, 20]
+
+
+def test_main_prints_a_table_and_fails_without_positions(tmp_path, source, capsys):
+    assert main([str(source), "-o", str(tmp_path / "a"), "--workers", "1", "--min-ply", "40"]) == 0
+    assert "engine" in capsys.readouterr().out
+    arguments = [str(source), "-o", str(tmp_path / "b"), "--workers", "1", "--endings", "matta"]
+    assert main(arguments) == 1
+    assert "error: no game" in capsys.readouterr().err
+
+
+def _convert_process(source: Path, out: Path) -> subprocess.Popen:
+    command = [sys.executable, "-m", "ginkgo", "convert", str(source), "-o", str(out)]
+    return subprocess.Popen(
+        [*command, "--workers", "2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        cwd=Path(__file__).parent.parent,
+    )
+
+
+def _session(leader: int) -> list[int]:
+    """Processes of a session that are still there."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[3]) == leader and fields[0] != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
+def test_ctrl_c_and_kill_leave_no_process(tmp_path, lines, sign):
+    source, out = tmp_path / "engine.usi", tmp_path / "out"
+    source.write_text("".join(lines) * 60)
+    process = _convert_process(source, out)
+    deadline = time.monotonic() + 30
+    while not list(out.glob("train/*.sfenx")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert process.poll() is None, process.communicate()
+    if sign == signal.SIGINT:
+        os.killpg(process.pid, sign)  # as a terminal does
+    else:
+        process.kill()
+    stdout, stderr = process.communicate(timeout=30)
+    while _session(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert _session(process.pid) == []
+    if sign == signal.SIGINT:
+        assert process.returncode == 130
+        assert b"Traceback" not in stderr
+        assert stdout == b""
+        assert not list(out.glob("**/*"))
+    else:
+        assert not (out / "train" / "manifest.json").exists()
