@@ -44,6 +44,12 @@ def _square(square: int, turn: int) -> int:
     return 80 - own if turn == shogi.WHITE else own
 
 
+def _square_back(own: int, turn: int) -> int:
+    """The inverse of `_square`."""
+    file, rank = divmod(80 - own if turn == shogi.WHITE else own, 9)
+    return 9 * rank + 8 - file
+
+
 def _result(winner: str, turn: int) -> int:
     if winner == "d":
         return DRAW
@@ -164,7 +170,7 @@ def _planes148(board: shogi.Board) -> np.ndarray:
     for color in (turn, 1 - turn):
         sign = 1 if color == turn else -1
         for own_square in range(81):
-            square = next(sq for sq in shogi.SQUARES if _square(sq, turn) == own_square)
+            square = _square_back(own_square, turn)
             piece = board.piece_at(square)
             if piece is None or piece.color != color:
                 continue

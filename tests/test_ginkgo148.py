@@ -79,19 +79,22 @@ def test_start_position():
     assert own(planes[5]) == squares("1h", "3h", "4h", "5h", "6h", "7h")
     assert opponents(planes[6]) == squares("8b")
     assert opponents(planes[7]) == squares("9b", "7b", "6b", "5b", "4b", "3b")
-    assert own(planes[12]) == squares("8h") and opponents(planes[14]) == squares("2b")
+    assert own(planes[12]) == squares("8h")
+    assert opponents(planes[14]) == squares("2b")
     # Golds: own 4i, 6i in slots 0 and 1, the opponent's 4a, 6a in 2 and 3.
     assert [own(planes[20 + 2 * slot]) for slot in (0, 1)] == [squares("4i"), squares("6i")]
     assert [opponents(planes[24 + 2 * slot]) for slot in (0, 1)] == [squares("4a"), squares("6a")]
     assert own(planes[21]) == squares("3h", "4h", "5h")
     for file in range(1, 10):
         mine, theirs = planes[76 + 2 * (file - 1) :], planes[94 + 2 * (file - 1) :]
-        assert own(mine[0]) == squares(f"{file}g") and own(mine[1]) == squares(f"{file}f")
+        assert own(mine[0]) == squares(f"{file}g")
+        assert own(mine[1]) == squares(f"{file}f")
         assert opponents(theirs[0]) == squares(f"{file}c")
         assert opponents(theirs[1]) == squares(f"{file}d")
     for first, end in ((8, 12), (16, 20), (36, 44), (52, 60), (68, 76), (112, 148)):
         assert not planes[first:end].any()
-    assert np.abs(planes[::2]).sum() == 40 and np.abs(planes[1::2]).sum() == 60
+    assert np.abs(planes[::2]).sum() == 40
+    assert np.abs(planes[1::2]).sum() == 60
 
 
 HANDS = "4k4/9/1+B7/6P2/7b1/9/9/9/4K4 b 2Pp 1"
@@ -102,7 +105,8 @@ def test_hands_and_promotions(sfen):
     """The same position from Black's view and turned round for White."""
     planes = planes_of(sfen)
     # Bishops: one index over both states, so the opponent's is the second of either family.
-    assert own(planes[16]) == squares("8c") and opponents(planes[14]) == squares("2e")
+    assert own(planes[16]) == squares("8c")
+    assert opponents(planes[14]) == squares("2e")
     assert not planes[[12, 13, 18]].any()
     reach = squares("7b", "6a", "7d", "6e", "5f", "4g", "3h", "2i", "9d", "9b")
     assert own(planes[17]) == sorted(reach + squares("8b", "8d", "7c", "9c"))
@@ -111,10 +115,13 @@ def test_hands_and_promotions(sfen):
     # Pawns: own on the board, two own in hand, the opponent's in hand.
     assert own(planes[76]) == squares("3d")
     assert own(planes[77]) == own(planes[113]) == squares("3c")
-    assert not planes[[78, 80, 82]].any() and not planes[84:112].any() and not planes[114:].any()
+    assert not planes[[78, 80, 82]].any()
+    assert not planes[84:112].any()
+    assert not planes[114:].any()
     empty = set(range(81)) - set(squares("5a", "8c", "3d", "2e", "5i"))
     drops = sorted(sq for sq in empty if sq % 9 != 0 and sq // 9 != 2)
-    assert own(planes[79]) == own(planes[81]) == drops and len(drops) == 61
+    assert own(planes[79]) == own(planes[81]) == drops
+    assert len(drops) == 61
     assert opponents(planes[83]) == sorted(sq for sq in empty if sq % 9 != 8)
 
 
@@ -271,11 +278,15 @@ def test_packing_together_is_packing_one_by_one():
         board.set_sfen(sfen)
         key, moves = board.zobrist_hash(), list(board.legal_moves)
         packer.add(board)
-        assert board.sfen() == sfen and board.zobrist_hash() == key
+        assert board.sfen() == sfen
+        assert board.zobrist_hash() == key
         assert list(board.legal_moves) == moves
     codes, offsets = packer.finish()
-    assert codes.dtype == np.uint16 and offsets.dtype == np.int64
-    assert offsets[0] == 0 and offsets[-1] == len(codes) and len(offsets) == 1201
+    assert codes.dtype == np.uint16
+    assert offsets.dtype == np.int64
+    assert offsets[0] == 0
+    assert offsets[-1] == len(codes)
+    assert len(offsets) == 1201
     # Another board order gives another order of codes, so the planes are compared.
     codes_of_array, offsets_of_array = pack_positions(packed(sfens))
     np.testing.assert_array_equal(offsets, offsets_of_array)
@@ -290,9 +301,11 @@ def test_packing_together_is_packing_one_by_one():
 
 def test_little_to_pack():
     mated = planes_of("4k4/4G4/4P4/9/9/9/9/9/4K4 w - 1")
-    assert own(mated[0]) == squares("5i") and not own(mated[1])
+    assert own(mated[0]) == squares("5i")
+    assert not own(mated[1])
     for codes, offsets in (Packer().finish(), pack_positions(packed(SFENS)[:0])):
-        assert len(codes) == 0 and offsets.tolist() == [0]
+        assert len(codes) == 0
+        assert offsets.tolist() == [0]
         assert planes_on_host(codes, offsets).shape == (0, 148, 9, 9)
 
 

@@ -105,7 +105,8 @@ def test_draws_alone_have_no_accuracy_and_cost_at_least_ln_2(case):
     if figures["positions"]:
         assert figures["log_loss"] >= LN2 - 1e-12
     else:
-        assert math.isnan(figures["log_loss"]) and math.isnan(figures["brier"])
+        assert math.isnan(figures["log_loss"])
+        assert math.isnan(figures["brier"])
 
 
 @settings(deadline=None, max_examples=40)
@@ -219,7 +220,9 @@ def test_interval_depends_on_games_not_positions():
 def test_one_game_has_no_interval():
     some = positions([WIN, LOSS], game=[3, 3])
     interval = metrics.paired_bootstrap(some, [0.9, 0.1], [0.1, 0.9])["accuracy"]
-    assert interval.difference == 1 and math.isnan(interval.low) and math.isnan(interval.high)
+    assert interval.difference == 1
+    assert math.isnan(interval.low)
+    assert math.isnan(interval.high)
     empty = metrics.paired_bootstrap(some[:0], [], [])["log_loss"]
     assert math.isnan(empty.difference)
 
@@ -230,7 +233,9 @@ def test_one_game_has_no_interval():
 def test_policy_metrics_by_hand():
     logits = np.log([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3]])
     figures = metrics.policy_metrics(logits, [0, 2])
-    assert figures["top1"] == 0.5 and figures["top5"] == 1 and figures["positions"] == 2
+    assert figures["top1"] == 0.5
+    assert figures["top5"] == 1
+    assert figures["positions"] == 2
     assert figures["cross_entropy"] == pytest.approx(-(math.log(0.5) + math.log(0.3)) / 2)
 
 
@@ -252,10 +257,12 @@ def test_policy_metrics_in_chunks_equal_those_in_one():
 
 def test_policy_metrics_do_not_flatter():
     flat = metrics.policy_metrics(np.zeros((2187, 2187)), np.arange(2187))
-    assert flat["top1"] == pytest.approx(1 / 2187) and flat["top5"] == pytest.approx(5 / 2187)
+    assert flat["top1"] == pytest.approx(1 / 2187)
+    assert flat["top5"] == pytest.approx(5 / 2187)
     assert flat["cross_entropy"] == pytest.approx(math.log(2187))
     broken = metrics.policy_metrics(np.full((3, 10), np.nan), [0, 1, 2])
-    assert broken["top1"] == broken["top5"] == 0 and math.isnan(broken["cross_entropy"])
+    assert broken["top1"] == broken["top5"] == 0
+    assert math.isnan(broken["cross_entropy"])
     ruled_out = metrics.policy_metrics([[0.0, -np.inf, 0.0]], [0])
     assert ruled_out["cross_entropy"] == pytest.approx(LN2)
     assert math.isnan(metrics.PolicyMetrics().result()["top1"])
@@ -290,7 +297,8 @@ def test_frequent_moves():
     fitted = baselines.FrequentMoves().fit(some)
     assert np.exp(fitted.logits).sum() == pytest.approx(1)
     figures = metrics.policy_metrics(fitted.predict(some), some["move"])
-    assert figures["top1"] == 0.5 and figures["top5"] == 1
+    assert figures["top1"] == 0.5
+    assert figures["top5"] == 1
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -356,8 +364,10 @@ def test_baselines_survive_json():
 
 
 def assert_a_picture(image: np.ndarray) -> None:
-    assert image.shape == (plots.HEIGHT, plots.WIDTH, 3) and image.dtype == np.uint8
-    assert (image[0] == 255).all() and (image[:, -1] == 255).all()  # white ground
+    assert image.shape == (plots.HEIGHT, plots.WIDTH, 3)
+    assert image.dtype == np.uint8
+    assert (image[0] == 255).all()
+    assert (image[:, -1] == 255).all()
     assert 0.01 < (image.min(axis=2) < 200).mean() < 0.5
 
 

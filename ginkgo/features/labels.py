@@ -52,7 +52,7 @@ MIRROR_LABEL = np.array(
 )
 
 
-def rotate_moves(moves: NDArray[np.int32], color: NDArray[np.uint8]) -> NDArray[np.int32]:
+def rotate_moves(moves: NDArray[np.integer], color: NDArray[np.uint8]) -> NDArray[np.int32]:
     """cshogi moves turned into the mover's view: squares become 80 - sq where White moves."""
     moves = np.asarray(moves, np.int32)
     to, origin, promote = moves & 0x7F, moves >> 7 & 0x7F, moves >> 14 & 1
@@ -77,9 +77,7 @@ def labels_from_moves(moves: NDArray[np.int32]) -> NDArray[np.uint16]:
     return (81 * np.where(drop, 20 + origin - 81, on_board) + to).astype(np.uint16)
 
 
-def dead_end(
-    board: NDArray[np.uint8], moves: NDArray[np.int32]
-) -> NDArray[np.bool_]:
+def dead_end(board: NDArray[np.uint8], moves: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Moves that break the promotion rules, which cshogi's `is_legal` lets pass.
 
     A pawn, lance or knight must not come to rest where it can never move again, and only P L N

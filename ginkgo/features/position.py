@@ -40,8 +40,8 @@ PIECES = "PLNSBRGK"
 PIECE_LETTERS = [*PIECES, "+P", "+L", "+N", "+S", "+B", "+R"]
 OPPONENT = 16
 
-#: How many of each there can be, promoted or not: P L N S B R G K.
-_PIECE_LIMITS = np.array([18, 4, 4, 4, 2, 2, 4, 2], np.int64)
+#: How many of each there can be, promoted or not: P L N S B R G.
+_PIECE_LIMITS = np.array([18, 4, 4, 4, 2, 2, 4], np.int64)
 
 # --- piece codes under change of view ---------------------------------------------------------
 
@@ -84,21 +84,22 @@ def mirror(positions: NDArray) -> NDArray:
 
 # --- SFEN, a block at a time ------------------------------------------------------------------
 
-_RUNS = [(str(digit).encode(), b"." * digit) for digit in range(9, 0, -1)]
-# A promoted piece becomes one byte, so that each rank is nine bytes.
-_PROMOTED = [
-    (b"+" + letter.encode(), bytes([code]))
-    for letters, base in (("PLNSBR", 0x80), ("plnsbr", 0x90))
-    for code, letter in enumerate(letters, base)
-]
-_CODE = np.full(256, 255, np.uint8)
-_CODE[ord(".")] = 0
+# By byte of the text: the code of the square that it fills, and how many squares it fills. A plus
+# fills none and promotes what follows; a slash and a line end stand for themselves, so that a
+# well-formed board has 90 entries.
+_SLASH, _LINE_END, _PLUS, _STRANGE = 254, 253, 252, 255
+_CODE, _SQUARES = np.full(256, _STRANGE, np.uint8), np.ones(256, np.uint8)
 for _index, _letter in enumerate(PIECES):
     _CODE[ord(_letter)] = 1 + _index
     _CODE[ord(_letter.lower())] = 1 + _index + OPPONENT
-for _index in range(6):
-    _CODE[0x80 + _index] = 9 + _index
-    _CODE[0x90 + _index] = 9 + _index + OPPONENT
+for _digit in range(1, 10):
+    _CODE[ord(str(_digit))], _SQUARES[ord(str(_digit))] = 0, _digit
+_CODE[ord("/")], _CODE[ord("\n")] = _SLASH, _LINE_END
+_CODE[ord("+")], _SQUARES[ord("+")] = _PLUS, 0
+#: Code of a piece after a plus; gold, king and what is no piece cannot have one.
+_PROMOTED = np.full(256, _STRANGE, np.uint8)
+for _index in range(1, 7):
+    _PROMOTED[_index], _PROMOTED[_index + OPPONENT] = _index + 8, _index + 8 + OPPONENT
 # SFEN text goes rank by rank, from file 9 to file 1; `_TEXT_ORDER[sq]` is the place of sq in it.
 _TEXT_ORDER = np.array([10 * (sq % 9) + (8 - sq // 9) for sq in range(81)])
 _SLASHES = np.arange(9, 89, 10)
@@ -106,6 +107,8 @@ _SLASHES = np.arange(9, 89, 10)
 _BASE_TYPE = np.zeros(32, np.uint8)
 for _code in range(1, 15):
     _BASE_TYPE[_code] = _BASE_TYPE[_code + OPPONENT] = _code - 8 if _code > 8 else _code
+#: (32, 7) whether a code is of that type, promoted or not.
+_FAMILY = (_BASE_TYPE[:, None] == np.arange(1, 8)).astype(np.int64)
 _HAND_SLOT = {letter: (0, i) for i, letter in enumerate(b"PLNSBRG")}
 _HAND_SLOT |= {letter: (1, i) for i, letter in enumerate(b"plnsbrg")}
 _DIGITS = frozenset(b"0123456789")
@@ -121,21 +124,33 @@ def decode_boards(boards: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.bo
         (n, 81) piece codes from Black's view, and (n,) whether the text was well formed; the
         row of a malformed one is empty.
     """
-    block = b"\n".join(boards)
-    for run, dots in _RUNS:
-        block = block.replace(run, dots)
-    for text, code in _PROMOTED:
-        block = block.replace(text, code)
-    lines = block.split(b"\n")
-    good = np.fromiter((len(line) == 89 for line in lines), bool, len(lines))
-    if not good.all():
-        blank = b"........./" * 8 + b"........."
-        lines = [line if len(line) == 89 else blank for line in lines]
-    text = np.frombuffer(b"".join(lines), np.uint8).reshape(-1, 89)
-    codes = _CODE[text[:, _TEXT_ORDER]]
-    good &= (text[:, _SLASHES] == ord("/")).all(axis=1) & (codes != 255).all(axis=1)
+    cells, good = _decode_text(boards)
+    if cells is None:  # some line is not 90 entries long: leave those out and try again
+        good = np.array([_decode_text([board])[0] is not None for board in boards], bool)
+        blank = b"9/9/9/9/9/9/9/9/9"
+        cells, well = _decode_text([b if g else blank for b, g in zip(boards, good, strict=True)])
+        assert cells is not None
+        good &= well
+    codes = cells[:, _TEXT_ORDER]
     codes[~good] = 0
     return codes, good
+
+
+def _decode_text(boards: list[bytes]) -> tuple[NDArray[np.uint8] | None, NDArray[np.bool_]]:
+    """(n, 90) entries of n boards, and which are well formed; None if the lengths do not fit."""
+    text = np.frombuffer(b"\n".join([*boards, b""]), np.uint8)
+    codes = _CODE[text]
+    plus = np.flatnonzero(codes == _PLUS)
+    codes[plus + 1] = _PROMOTED[codes[plus + 1]]
+    cells = np.repeat(codes, _SQUARES[text])
+    if len(cells) != 90 * len(boards):
+        return None, np.zeros(len(boards), bool)
+    cells = cells.reshape(-1, 90)
+    if not (cells[:, 89] == _LINE_END).all():
+        return None, np.zeros(len(boards), bool)
+    good = (cells[:, _SLASHES] == _SLASH).all(axis=1)
+    good &= (cells[:, _TEXT_ORDER] < 32).all(axis=1)
+    return cells, good
 
 
 def decode_hand(hand: bytes) -> list[int] | None:
@@ -161,20 +176,22 @@ def decode_hand(hand: bytes) -> list[int] | None:
 
 
 def impossible(board: NDArray[np.uint8], hands: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Whether a position breaks the piece counts: more than there are, or not one king a side.
+    """Whether a position cannot be: pieces, kings, or kings that touch.
 
     Args:
         board: (n, 81) piece codes from either view.
         hands: (n, 2, 7).
     """
-    kings = ((board == 8).sum(1) != 1) | ((board == 8 + OPPONENT).sum(1) != 1)
-    base = _BASE_TYPE[board]
-    too_many = np.zeros(len(board), bool)
-    for piece_type in range(1, 8):
-        held = hands[:, :, piece_type - 1].astype(np.int64).sum(1)
-        on_board = (base == piece_type).sum(1)
-        too_many |= on_board + held > _PIECE_LIMITS[piece_type - 1]
-    return kings | too_many
+    n = len(board)
+    counts = np.bincount(
+        (np.arange(n)[:, None] * 32 + board).reshape(-1), minlength=32 * n
+    ).reshape(n, 32)  # fmt: skip
+    kings = (counts[:, 8] != 1) | (counts[:, 8 + OPPONENT] != 1)
+    own, other = (board == 8).argmax(1), (board == 8 + OPPONENT).argmax(1)
+    apart = np.maximum(abs(own // 9 - other // 9), abs(own % 9 - other % 9))
+    on_board = counts @ _FAMILY
+    held = hands.astype(np.int64).sum(1)
+    return kings | (apart < 2) | (on_board + held > _PIECE_LIMITS).any(axis=1)
 
 
 def position_from_sfen(sfen: str) -> NDArray:

@@ -9,21 +9,24 @@ The index is all that the parent keeps of a data set: a few dozen bytes per thou
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ginkgo.errors import GinkgoError
-from ginkgo.pipeline.parse import BadLine, GameCutter, records_bucket
-from ginkgo.records import SPLITS, parse_game_line
-from ginkgo.records.files import DAMAGED, open_binary, plain_stem, plain_suffix
-from ginkgo.records.sources import Refusal, find_sources, read_games
+from ginkgo.pipeline.parse_records import FIELDS, GameCutter, records_bucket, split_line
+from ginkgo.records import SPLITS, Refusal
+from ginkgo.records.files import DAMAGED, open_binary, plain_suffix
+from ginkgo.records.sources import find_sources, game_from_line, read_games
 from ginkgo.records.split import BUCKETS, Split, choose_split
 
 #: Positions per segment, about: what one worker reads between two hand-overs.
 SEGMENT_POSITIONS = 8192
 #: No segment is longer, even where one game never ends.
 SEGMENT_LIMIT = 2 * SEGMENT_POSITIONS
+
+#: Bucket of what is no game: it has a number, but is in no split.
+UNREADABLE = -1
 
 RECORDS, GAMES, KIFU = "records", "games", "kifu"
 
@@ -75,7 +78,7 @@ class SourceIndex:
 class Index:
     sources: list[SourceIndex]
     files: list[DataFile]
-    bad: list[BadLine]
+    bad: list[Refusal]
     """Damage that the scan met (a compressed file cut short)."""
 
     @property
@@ -127,6 +130,7 @@ def build_index(
     if split not in (*SPLITS, "all"):
         raise GinkgoError(f"split {split!r}: expected one of {' '.join(SPLITS)} all")
     index = Index([], [], [])
+    paths = [split_folder(Path(path), split) for path in paths]
     for number, source in enumerate(find_sources(paths)):
         progress(source.name)
         scan = _SourceScan(source.name, number, index, segment_positions)
@@ -144,14 +148,20 @@ def build_index(
             thresholds, buckets = Split(), (0, BUCKETS)
         else:
             known = (splits or {}).get(source.name)
-            thresholds = known or choose_split((b for b, _ in scan.games), fraction)
+            readable = (bucket for bucket, _ in scan.games if bucket != UNREADABLE)
+            thresholds = known or choose_split(readable, fraction)
             buckets = thresholds.range_of(split)
         entry = SourceIndex(source.name, thresholds, buckets, scan.segments)
-        entry.all_games = len(scan.games)
+        entry.all_games = sum(bucket != UNREADABLE for bucket, _ in scan.games)
         chosen = [plies for bucket, plies in scan.games if buckets[0] <= bucket < buckets[1]]
         entry.games, entry.positions = len(chosen), sum(chosen)
         index.sources.append(entry)
     return index
+
+
+def split_folder(path: Path, split: str) -> Path:
+    """The folder of a split where `path` is the whole output of `ginkgo convert`."""
+    return path / split if split != "all" and is_split_folder(path / split) else path
 
 
 def is_split_folder(folder: Path) -> bool:
@@ -176,50 +186,52 @@ class _SourceScan:
 
     def records(self, path: Path, hashed: bool) -> None:
         file = self._new_file(path, RECORDS)
-        cutter, game_lines = GameCutter(), []
-        cut = _Cut(self, file)
-        for offset, number, line in self._lines(path):
-            fields = line.rstrip(b"\r").split(b",")
-            if cutter.starts(fields):
-                self._end_of_game(game_lines, hashed)
-                game_lines = []
-                if cut.positions >= self.target:
-                    cut.close(offset, number)
-            elif cut.positions >= 2 * self.target - 1:
-                # A game without end: cut it, as a new game.
-                self._end_of_game(game_lines, hashed)
-                game_lines, cutter = [], GameCutter()
-                cutter.starts(fields)
-                cut.close(offset, number)
-            if not game_lines:
-                cut.games += 1
-            game_lines.append(fields if hashed else None)
-            cut.positions += 1
-            cut.end = offset + len(line) + 1
-        self._end_of_game(game_lines, hashed)
+        cutter, cut = GameCutter(), _Cut(self, file)
+        game: list[list[bytes]] = []
+        plies = 0
+        for offset, number, lines in self._blocks(path):
+            rows = [split_line(line) for line in lines]
+            starts = cutter.starts(rows)
+            for index, (row, new) in enumerate(zip(rows, starts, strict=True)):
+                # A game without end is cut, and goes on as another game.
+                endless = cut.positions >= 2 * self.target - 1 and len(row) > FIELDS
+                if (new or endless) and plies:
+                    self._end_of_game(game, plies, hashed)
+                    game, plies = [], 0
+                    if cut.positions >= self.target:
+                        cut.close(offset, number + index)
+                if not plies:
+                    cut.games += 1
+                if hashed:
+                    game.append(row)
+                plies += 1
+                cut.positions += 1
+                offset += len(lines[index]) + 1
+            cut.end = offset
+        if plies:
+            self._end_of_game(game, plies, hashed)
         cut.close(cut.end, 0)
 
-    def _end_of_game(self, lines: list, hashed: bool) -> None:
-        if lines:
-            self.games.append((records_bucket(lines) if hashed else 0, len(lines)))
+    def _end_of_game(self, rows: list[list[bytes]], plies: int, hashed: bool) -> None:
+        self.games.append((records_bucket(rows) if hashed else 0, plies))
 
     def game_lines(self, path: Path, hashed: bool) -> None:
         file = self._new_file(path, GAMES)
         cut = _Cut(self, file)
-        for offset, number, line in self._lines(path):
-            plies, bucket = line.count(b" "), 0
-            if hashed:
-                try:
-                    game = parse_game_line(line.decode())
-                    plies, bucket = game.total, game.bucket
-                except (GinkgoError, UnicodeDecodeError):
-                    plies = 0
-            if cut.positions and cut.positions + plies > self.target:
-                cut.close(offset, number)
-            cut.games += 1
-            self.games.append((bucket, plies))
-            cut.positions += plies
-            cut.end = offset + len(line) + 1
+        for offset, first, lines in self._blocks(path):
+            for number, line in enumerate(lines, first):
+                game = game_from_line(path, number, line)
+                if isinstance(game, Refusal):
+                    plies, bucket = 0, UNREADABLE
+                else:
+                    plies, bucket = game.total, game.bucket if hashed else 0
+                if cut.positions and cut.positions + plies > self.target:
+                    cut.close(offset, number)
+                cut.games += 1
+                self.games.append((bucket, plies))
+                cut.positions += plies
+                offset += len(line) + 1
+            cut.end = offset
         cut.close(cut.end, 0)
 
     def kifu(self, paths: list[Path]) -> None:
@@ -230,15 +242,13 @@ class _SourceScan:
             self._new_file(path, KIFU)
             for _line, game in read_games(path):
                 plies, bucket = (
-                    (0, 0) if isinstance(game, Refusal) else (game.total, game.bucket)
+                    (0, UNREADABLE) if isinstance(game, Refusal) else (game.total, game.bucket)
                 )
                 self.games.append((bucket, plies))
                 positions += plies
             if positions >= self.target or number == len(paths) - 1:
                 file = self.index.files[first + start]
-                segment = Segment(
-                    first + start, number - start + 1, 0, 0, 1, start_game, positions
-                )
+                segment = Segment(first + start, number - start + 1, 0, 0, 1, start_game, positions)
                 file.segments.append(segment)
                 self.segments.append(segment)
                 positions, start, start_game = 0, number + 1, len(self.games)
@@ -247,26 +257,26 @@ class _SourceScan:
         self.index.files.append(DataFile(str(path), kind))
         return len(self.index.files) - 1
 
-    def _lines(self, path: Path):
-        """(byte offset, line number, line without its end) of a text file."""
-        offset, number, rest = 0, 0, b""
+    def _blocks(self, path: Path) -> Iterator[tuple[int, int, list[bytes]]]:
+        """(byte offset and number of the first line, lines without their ends) of a text file."""
+        offset, number, rest = 0, 1, b""
         with open_binary(path) as stream:
             while True:
                 try:
                     data = stream.read1(1 << 20)  # type: ignore[attr-defined]
                 except DAMAGED as error:
-                    bad = BadLine("damaged file", str(path), number + 1, str(error))
+                    bad = Refusal(str(path), number, str(error), "damaged file")
                     self.index.bad.append(bad)
                     return  # The line that was cut is not whole: it goes too.
                 if not data:
                     break
                 *lines, rest = (rest + data).split(b"\n")
-                for line in lines:
-                    number += 1
-                    yield offset, number, line
-                    offset += len(line) + 1
+                if lines:
+                    yield offset, number, lines
+                    number += len(lines)
+                    offset += sum(map(len, lines)) + len(lines)
         if rest:
-            yield offset, number + 1, rest
+            yield offset, number, [rest]
 
 
 class _Cut:
@@ -289,8 +299,3 @@ class _Cut:
         self._offset, self._line = offset, next_line
         self._game += self.games
         self.positions = self.games = 0
-
-
-def default_source_name(path: str | Path) -> str:
-    """How a file's source is called where the user gives no name."""
-    return plain_stem(path)

@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 
 from ginkgo.errors import GinkgoError
 from ginkgo.pipeline.index import Index, Segment
-from ginkgo.pipeline.parse import BadLine, Block, ParseOptions
+from ginkgo.pipeline.parse import Block, ParseOptions
 from ginkgo.pipeline.pool import Pool, Shadow, draw_places
 from ginkgo.pipeline.shuffle import share_without_mate
 from ginkgo.pipeline.worker import Job, slot_bytes
 from ginkgo.pipeline.workers import Workers
+from ginkgo.records import Refusal
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Dropped:
     def total(self) -> int:
         return sum(self.counts.values())
 
-    def add(self, bad: BadLine) -> bool:
+    def add(self, bad: Refusal) -> bool:
         """Count one; whether it is the first of its kind."""
         new = bad.kind not in self.counts
         self.counts[bad.kind] = self.counts.get(bad.kind, 0) + 1
@@ -86,8 +87,7 @@ class Dropped:
 
     def as_dict(self) -> dict[str, dict[str, Any]]:
         return {
-            kind: {"count": count, "first": self.first[kind]}
-            for kind, count in self.counts.items()
+            kind: {"count": count, "first": self.first[kind]} for kind, count in self.counts.items()
         }
 
 
@@ -105,6 +105,8 @@ class Loader:
         index: what to read.
         config: how. Everything but `workers`, `prefetch` and `strict` decides the order.
         state: of an earlier loader (`Loader.state`); this one goes on after that batch.
+        ahead: batches are trained on some time after they were handed out, and the caller tells
+            with `acknowledge`; without it a batch counts as done when the next one is asked for.
         say: told a line when a worker dies or a first unusable line of its kind is met.
 
     Raises:
@@ -117,30 +119,33 @@ class Loader:
         config: LoaderConfig,
         state: dict[str, Any] | None = None,
         say: Callable[[str], None] = print,
+        ahead: bool = False,
     ) -> None:
         if config.batch_size < 1 or config.pool < config.batch_size:
             raise GinkgoError(
                 f"pool {config.pool}: expected at least the batch size, {config.batch_size}"
             )
         self.index, self.config = index, config
-        self._say = say
+        self._say, self._ahead = say, ahead
         self._parse = replace(config.parse, seed=config.seed)
         self.dropped = Dropped()
-        self.delivered = 0
         self._segments = [
-            (number, part) for number, source in enumerate(index.sources) for part in source.segments
+            (number, part)
+            for number, source in enumerate(index.sources)
+            for part in source.segments
         ]
         if not self._segments:
-            raise GinkgoError("no positions in the data")
+            damage = f": {index.bad[0]}" if index.bad else ""
+            raise GinkgoError(f"no positions in the data{damage}")
         largest = max(segment.positions for _, segment in self._segments)
         sparse = config.parse.features == "ginkgo148"
         self._pool = Pool(config.pool + largest, config.seed, sparse)
         self._epoch = self._feed_epoch = self._feed_place = self._draws = self._number = 0
         self._fed_in_epoch = 0
+        self._fingerprint = index.fingerprint()
         self._refill: list[tuple[NDArray[np.uint64], bool]] = []
         empty = np.zeros(0, np.uint64)
         self._shadow = Shadow(empty, empty)
-        self._handed_out = 0
         self._last_state: dict[str, Any] = {}
         if state is not None:
             self._restore(state)
@@ -182,7 +187,8 @@ class Loader:
             if item.error is not None:
                 raise item.error
             raise StopIteration
-        self.delivered += len(item.positions)
+        if not self._ahead:
+            self.acknowledge(item.number - 1)
         return item
 
     def state(self, batch: int) -> dict[str, Any]:
@@ -190,12 +196,23 @@ class Loader:
 
         Returns:
             numbers, and `current` and `next`: keys (uint64) of the positions in the pool.
+
+        Raises:
+            ValueError: batches after it count as done already.
         """
+        if batch < self._acknowledged:
+            raise ValueError(f"batch {batch} is past; a loader with ahead=True waits to be told")
         self.acknowledge(batch)
         with self._lock:
             self._advance()
             bags = [bag.items.copy() for bag in self._shadow.bags]
-            return {**self._last_state, "current": bags[0], "next": bags[1]}
+            return {
+                **self._last_state,
+                "files": self._fingerprint,
+                "order": self._order_matters(),
+                "current": bags[0],
+                "next": bags[1],
+            }
 
     def acknowledge(self, batch: int) -> None:
         """Tell that all batches up to this number have been trained on."""
@@ -396,7 +413,7 @@ class Loader:
             for bad in block.bad:
                 self._count(bad)
 
-    def _count(self, bad: BadLine) -> None:
+    def _count(self, bad: Refusal) -> None:
         if self.config.strict:
             raise GinkgoError(str(bad))
         if self.dropped.add(bad):
@@ -413,8 +430,6 @@ class Loader:
             "fed_in_epoch": self._fed_in_epoch,
             "draws": self._draws,
             "dropped": self.dropped.as_dict(),
-            "files": self.index.fingerprint(),
-            "order": self._order_matters(),
         }
 
     def _order_matters(self) -> dict[str, Any]:
@@ -432,7 +447,7 @@ class Loader:
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
-        if state["files"] != self.index.fingerprint():
+        if state["files"] != self._fingerprint:
             raise GinkgoError("the data has changed since the checkpoint: cannot go on inside it")
         mine = self._order_matters()
         if state["order"] != mine:

@@ -29,7 +29,7 @@ class Bag:
     """
 
     def __init__(self, dtype: type = np.int64) -> None:
-        self._items = np.empty(1024, dtype)
+        self._items: NDArray = np.empty(1024, dtype)
         self.size = 0
 
     @property
@@ -104,7 +104,8 @@ class Pool:
         self.rows[places] = block.positions
         self.keys[places] = block.keys
         if self._codes is not None:
-            assert block.codes is not None and block.offsets is not None
+            assert block.codes is not None
+            assert block.offsets is not None
             bounds = block.offsets.tolist()
             for place, low, high in zip(places.tolist(), bounds, bounds[1:], strict=False):
                 self._codes[place] = block.codes[low:high].tobytes()

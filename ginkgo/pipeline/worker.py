@@ -19,10 +19,12 @@ from numpy.typing import NDArray
 from ginkgo.errors import GinkgoError
 from ginkgo.features.position import POSITION
 from ginkgo.pipeline.index import GAMES, KIFU, Segment
-from ginkgo.pipeline.parse import BadLine, Block, ParseOptions, parse_games, parse_records
-from ginkgo.records import Game, parse_game_line
+from ginkgo.pipeline.parse import Block, ParseOptions
+from ginkgo.pipeline.parse_games import parse_games
+from ginkgo.pipeline.parse_records import parse_records
+from ginkgo.records import Game, Refusal
 from ginkgo.records.files import DAMAGED, is_compressed, open_binary
-from ginkgo.records.sources import Refusal, read_games
+from ginkgo.records.sources import game_from_line, read_games
 
 #: Bytes of sparse plane codes that a position can need at the most: 593 own moves, as many of
 #: the opponent's, 40 placements, two bytes each.
@@ -53,7 +55,7 @@ class Done:
     rows: int
     codes: int
     """Number of sparse codes, -1 where the features need none."""
-    bad: list[BadLine]
+    bad: list[Refusal]
 
 
 def slot_bytes(positions: int, sparse: bool) -> int:
@@ -113,10 +115,11 @@ class SegmentReader:
                 stream.seek(segment.offset)
                 data = stream.read(segment.size)
         else:
-            stream, place = self._open.pop(path, (None, 0))
-            if stream is None or place > segment.offset:
-                if stream is not None:
-                    stream.close()
+            if path not in self._open:
+                self._open[path] = (open_binary(path), 0)
+            stream, place = self._open.pop(path)
+            if place > segment.offset:
+                stream.close()
                 stream, place = open_binary(path), 0
             try:
                 while place < segment.offset:
@@ -167,33 +170,27 @@ def run_job(job: Job, options: ParseOptions, reader: SegmentReader) -> Block:
         games = _line_games(lines, path, segment)
         return parse_games(games, options, **common)  # type: ignore[arg-type]
     return parse_records(
-        lines, options, file=segment.file, first_line=segment.line, **common  # type: ignore
+        lines,
+        options,
+        file=segment.file,
+        first_line=segment.line,
+        **common,  # type: ignore
     )
 
 
 def _line_games(
     lines: list[bytes], path: str, segment: Segment
-) -> Iterator[tuple[int, int, Game | BadLine]]:
+) -> Iterator[tuple[int, int, Game | Refusal]]:
     for number, line in enumerate(lines, segment.line):
-        try:
-            game: Game | BadLine = parse_game_line(line.decode())
-        except UnicodeDecodeError:
-            game = BadLine("not UTF-8", path, number, "bytes that are not UTF-8 text")
-        except GinkgoError as error:
-            kind = "bad field" if "=" in str(error) else "missing field"
-            game = BadLine(kind, path, number, str(error))
-        yield segment.file, number, game
+        yield segment.file, number, game_from_line(path, number, line)
 
 
 def _kifu_games(
     paths: tuple[str, ...], first_file: int
-) -> Iterator[tuple[int, int, Game | BadLine]]:
+) -> Iterator[tuple[int, int, Game | Refusal]]:
     for file, path in enumerate(paths, first_file):
-        for number, (line, game) in enumerate(read_games(path), 1):
-            if isinstance(game, Refusal):
-                yield file, number, BadLine("unreadable game", path, line, game.reason)
-            else:
-                yield file, number, game
+        for number, (_line, game) in enumerate(read_games(path), 1):
+            yield file, number, game
 
 
 def worker_main(
@@ -210,8 +207,9 @@ def worker_main(
             try:
                 block = run_job(job, options, reader)
             except GinkgoError as error:
-                bad = BadLine("unreadable file", job.paths[0], job.segment.line, str(error))
+                bad = Refusal(job.paths[0], job.segment.line, str(error), "unreadable file")
                 block = Block(np.zeros(0, POSITION), np.zeros(0, np.uint64), bad=[bad])
+            assert memory.buf is not None
             view = memory.buf[slot * slot_size : (slot + 1) * slot_size]
             rows, codes = write_block(view, block)
             view.release()

@@ -13,14 +13,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from multiprocessing import connection, shared_memory
-from pathlib import Path
 
 import numpy as np
 
 from ginkgo.errors import GinkgoError
 from ginkgo.features.position import POSITION
-from ginkgo.pipeline.parse import BadLine, Block, ParseOptions
+from ginkgo.pipeline.parse import Block, ParseOptions
 from ginkgo.pipeline.worker import Done, Job, SegmentReader, read_block, run_job, worker_main
+from ginkgo.records import Refusal
 
 #: Jobs that a worker holds at a time, and blocks of shared memory that it writes in turn.
 _JOBS_PER_WORKER = 2
@@ -50,7 +50,7 @@ class _Worker:
 
     def send(self, job: Job) -> None:
         self.jobs.append(job)
-        with contextlib.suppress(OSError):  # a dead worker is found by its sentinel
+        with contextlib.suppress(OSError):  # a dead worker is found when its pipe is read
             self.pipe.send(job)
 
     def close(self) -> None:
@@ -153,26 +153,21 @@ class Workers:
     def _receive(self) -> None:
         """Wait for messages, take the blocks out of shared memory, replace the dead."""
         by_pipe = {worker.pipe: worker for worker in self.workers}
-        by_end = {worker.process.sentinel: worker for worker in self.workers}
-        ready = connection.wait([*by_pipe, *by_end], timeout=0.2)
-        for item in ready:
-            if item not in by_pipe:
-                continue
-            worker = by_pipe[item]  # type: ignore[index]
+        for pipe in connection.wait(list(by_pipe), timeout=0.2):
+            worker = by_pipe[pipe]  # type: ignore[index]
             try:
                 done: Done = worker.pipe.recv()
-            except (EOFError, OSError):
-                continue  # it died; its sentinel tells
+            except (EOFError, OSError):  # its end of the pipe closed: it has died
+                self._replace(worker)
+                continue
             start = done.slot * worker.slot_size
+            assert worker.memory.buf is not None
             view = worker.memory.buf[start : start + worker.slot_size]
             block = read_block(view, done.rows, done.codes)
             view.release()
             block.bad = done.bad
             worker.jobs.popleft()
             self._done[done.number] = block
-        for item in ready:
-            if item in by_end and not by_end[item].pipe.poll():  # type: ignore[index]
-                self._replace(by_end[item])  # type: ignore[index]
 
     def _replace(self, worker: _Worker) -> None:
         """Start another worker in place of a dead one and give its jobs out again."""
@@ -215,5 +210,5 @@ def _empty_block(kind: str, job: Job, reason: str, options: ParseOptions) -> Blo
     block = Block(np.zeros(0, POSITION), np.zeros(0, np.uint64))
     if options.features == "ginkgo148":
         block.codes, block.offsets = np.zeros(0, np.uint16), np.zeros(1, np.int64)
-    block.bad = [BadLine(kind, str(Path(job.paths[0])), job.segment.line, reason)]
+    block.bad = [Refusal(job.paths[0], job.segment.line, reason, kind)]
     return block

@@ -13,6 +13,7 @@ from ginkgo.records.game import (
     STARTPOS,
     WINNERS,
     Game,
+    Refusal,
     split_bucket,
 )
 from ginkgo.records.gameline import format_game_line, parse_game_line
@@ -26,6 +27,7 @@ __all__ = [
     "WINNERS",
     "Game",
     "Record",
+    "Refusal",
     "format_game_line",
     "format_record",
     "parse_game_line",

@@ -13,9 +13,10 @@ WINNERS = ("b", "w", "d", "-")
 
 #: How a game can end: the CSA words in lower case and a few that CSA lacks.
 ENDINGS = (
-    "toryo sennichite jishogi kachi tsumi time_up illegal_move illegal_action hikiwake "
-    "max_moves chudan perpetual unknown matta fuzumi error"
-).split()
+    *("toryo", "sennichite", "jishogi", "kachi", "tsumi", "time_up", "illegal_move"),
+    *("illegal_action", "hikiwake", "max_moves", "chudan", "perpetual"),
+    *("unknown", "matta", "fuzumi", "error"),
+)
 
 #: The longest game that is kept, in plies, wherever nothing else is given.
 MAX_PLIES = 512
@@ -57,6 +58,25 @@ class Game:
     def bucket(self) -> int:
         """The number in [0, 10000) that decides the split: see `split_bucket`."""
         return split_bucket(self.start, self.moves)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Something in a file that cannot be used, and why.
+
+    >>> str(Refusal("games.usi", 3, "ply 7: 5e5d", "illegal move"))
+    'games.usi:3: illegal move: ply 7: 5e5d'
+    """
+
+    file: str
+    line: int
+    """From 1; of a kifu file, where the game begins."""
+    reason: str
+    kind: str = "unreadable game"
+    """What kind of fault, in a few words: faults are counted by kind."""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.kind}: {self.reason}"
 
 
 def split_bucket(start: str, moves: Sequence[str]) -> int:

@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote
 
 from ginkgo.errors import GinkgoError
 from ginkgo.records.game import ENDINGS, STARTPOS, WINNERS, Game
+from ginkgo.records.sfen import check_sfen
 
 
 def parse_game_line(line: str) -> Game:
@@ -27,8 +28,8 @@ def parse_game_line(line: str) -> Game:
         start = STARTPOS
     elif head.startswith("sfen "):
         start = head.removeprefix("sfen ").strip()
-        if len(start.split()) == 3:
-            start += " 1"
+        if start != STARTPOS:
+            start = check_sfen(start)
     else:
         raise GinkgoError("not a game line: expected 'startpos' or 'sfen …', then 'moves …'")
     game = Game(start=start, moves=tail.split())

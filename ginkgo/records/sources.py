@@ -14,7 +14,7 @@ from pathlib import Path
 from ginkgo.errors import GinkgoError
 from ginkgo.records.csa import read_csa
 from ginkgo.records.files import DAMAGED, find_files, open_binary, plain_stem, plain_suffix
-from ginkgo.records.game import Game
+from ginkgo.records.game import Game, Refusal
 from ginkgo.records.gameline import parse_game_line
 
 #: A game a line.
@@ -35,18 +35,6 @@ class Source:
 
     name: str
     files: tuple[Path, ...]
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Something in a file that cannot be used, and why."""
-
-    file: str
-    line: int
-    """From 1; of a kifu file, where the game begins."""
-    reason: str
-    kind: str = "unreadable game"
-    """What kind of fault; the first of each kind is shown to the user."""
 
 
 def source_name(path: str | Path) -> str:

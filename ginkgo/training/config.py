@@ -1,4 +1,4 @@
-"""The configuration of a training run: one frozen dataclass, from which the command line is made."""
+"""The configuration of a training run: one dataclass, from which the command line is made."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class Evaluation:
         self.best_loss, self.best_step, self.since_best = float("inf"), 0, 0
         self.stop = False
         self._last: dict[str, tuple[Block, Answers]] = {}
-        self.baseline_line()
+        self._judge_baselines()
 
     # --- state for checkpoints ----------------------------------------------------------------
 
@@ -103,16 +103,18 @@ class Evaluation:
             return [value.numpy() for value in self._average.values]
         return [np.asarray(weight, np.float32) for weight in self._training_model.weights]
 
-    def baseline_line(self) -> None:
-        """Print what there is to beat."""
+    def _judge_baselines(self) -> None:
+        """Figures of the baselines on the validation games; print what there is to beat."""
         positions = self.val.positions
+        self._val_baselines = {
+            name: metrics.value_metrics(positions, baseline.predict(positions))
+            for name, baseline in (("majority", self.majority), ("material", self.material))
+        }
         if "value" in self._config.heads:
-            parts = []
-            for name, baseline in (("majority", self.majority), ("material", self.material)):
-                figures = metrics.value_metrics(positions, baseline.predict(positions))
-                parts.append(
-                    f"{name} accuracy {figures['accuracy']:.4f} log loss {figures['log_loss']:.4f}"
-                )
+            parts = [
+                f"{name} accuracy {figures['accuracy']:.4f} log loss {figures['log_loss']:.4f}"
+                for name, figures in self._val_baselines.items()
+            ]
             plain("to beat on validation games: " + "; ".join(parts))
 
     def validate(self, step: int) -> dict[str, Any]:
@@ -129,13 +131,13 @@ class Evaluation:
         parts, losses = [], {}
         if answers.win is not None:
             figures = metrics.value_metrics(self.val.positions, answers.win)
-            material = metrics.value_metrics(
-                self.val.positions, self.material.predict(self.val.positions)
-            )
+            material = self._val_baselines["material"]
+            majority = self._val_baselines["majority"]
             losses["value"] = figures["log_loss"]
             for name in ("accuracy", "log_loss", "brier"):
                 logs[f"val/value_{name}"] = figures[name]
                 logs[f"val_baseline/material_{name}"] = material[name]
+                logs[f"val_baseline/majority_{name}"] = majority[name]
             parts.append(
                 f"held-out win accuracy {figures['accuracy']:.4f} (material "
                 f"{material['accuracy']:.4f}), log loss {figures['log_loss']:.4f} "
@@ -192,10 +194,8 @@ class Evaluation:
                     )
         if answers.policy:
             report["heldout"] |= {f"policy_{key}": v for key, v in answers.policy.items()}
-            baseline = metrics.policy_metrics(
-                self.moves.predict(positions[:2000]), positions["move"][:2000]
-            )
-            report["heldout"]["most_frequent_move"] = baseline["top1"]
+            favourite = int(self.moves.logits.argmax())
+            report["heldout"]["most_frequent_move"] = float((positions["move"] == favourite).mean())
         return report
 
     def _value_figures(
@@ -212,9 +212,7 @@ class Evaluation:
             bootstrap = metrics.paired_bootstrap(
                 positions, win, self.material.predict(positions), seed=0
             )
-            figures["over_material"] = {
-                name: list(value) for name, value in bootstrap.items()
-            }
+            figures["over_material"] = {name: list(value) for name, value in bootstrap.items()}
         return figures
 
     # --- pictures -----------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import numpy as np
 
 from ginkgo.errors import GinkgoError
 from ginkgo.features.position import POSITION
-from ginkgo.pipeline.index import Index, build_index, is_split_folder
+from ginkgo.pipeline.index import Index, build_index, is_split_folder, split_folder
 from ginkgo.pipeline.parse import Block, ParseOptions
 from ginkgo.pipeline.worker import Job, SegmentReader, run_job
 
@@ -35,7 +35,7 @@ def find_data(
         GinkgoError: there is no data, or no held-out data.
     """
     indices = {"train": build_index(data, "train", fraction=fraction, progress=progress)}
-    folders = [Path(path) for path in data]
+    folders = [split_folder(Path(path), "train") for path in data]
     whole = all(is_split_folder(folder) for folder in folders)
     for split, given in (("val", val), ("test", test)):
         if given:

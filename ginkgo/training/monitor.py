@@ -15,7 +15,8 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 
 #: Seconds between plain progress lines.
 PLAIN_EVERY = 15.0

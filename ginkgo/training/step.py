@@ -83,9 +83,7 @@ class TrainStep:
         self._config = config
         self.call = tf.function(self._step, reduce_retracing=True)
 
-    def __call__(
-        self, batch: dict[str, tf.Tensor], rate: float, step: int
-    ) -> dict[str, tf.Tensor]:
+    def __call__(self, batch: dict[str, tf.Tensor], rate: float, step: int) -> dict[str, tf.Tensor]:
         return self.call(batch, tf.constant(rate, tf.float32), tf.constant(step, tf.float32))
 
     def _step(self, batch, rate, step):

@@ -13,14 +13,12 @@ import dataclasses
 import json
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 import ginkgo
@@ -77,15 +75,15 @@ class Trainer:
             raise GinkgoError(f"{self.checkpoints}: no checkpoint to resume from")
         if config.epochs and config.steps:
             raise GinkgoError("--epochs and --steps: give one of them")
-        self.step = 0
+        self.step = self.samples = 0
+        self._counted = 0
+        self._wait_floor = 0.0
         self._stop_signal = 0
         self._resume_from = found
         self._setup_keras()
         self.parse = parse_options(config)
         plain(f"reading {', '.join(str(path) for path in config.data)}")
-        self.indices = find_data(
-            config.data, config.val, config.test, config.val_fraction
-        )
+        self.indices = find_data(config.data, config.val, config.test, config.val_fraction)
         self._build()
 
     def _setup_keras(self) -> None:
@@ -116,13 +114,14 @@ class Trainer:
             )
             if progress["network"] != self.network.name:
                 raise GinkgoError(
-                    f"{self._resume_from}: network {progress['network']}, "
-                    f"not {self.network.name}"
+                    f"{self._resume_from}: network {progress['network']}, not {self.network.name}"
                 )
-            self.step = progress["step"]
+            self.step, self.samples = progress["step"], progress["samples"]
             self.evaluation.restore(progress["evaluation"], best)
             plain(f"resuming after step {self.step:,} from {self._resume_from}")
-        self.loader = Loader(train, loader_config(config, self.parse), loader_state, say=plain)
+        self.loader = Loader(
+            train, loader_config(config, self.parse), loader_state, say=plain, ahead=True
+        )
         share = self.loader.share_without_mate
         plain(
             f"shuffle: pool {config.pool:,}, batch {config.batch_size:,}; expect {share:.1%} of "
@@ -176,6 +175,7 @@ class Trainer:
             rate = learning_rate(config, self.step, self.steps)
             metrics = train_step(batch, rate, self.step)
             self.step += 1
+            self.samples += int(batch["board"].shape[0])
             number = int(batch["number"])
             self.loader.acknowledge(number)
             logs = {
@@ -201,12 +201,10 @@ class Trainer:
                 break
             if done or self._stop_signal:
                 break
-        self.wait_floor = clock.floor
-        if self._stop_signal and self.step == 0:
-            plain("stopped before the first step")
+        self._wait_floor = clock.floor
 
     def _count_speed(self, logs: dict[str, Any], clock: InputClock) -> None:
-        self._counted = getattr(self, "_counted", 0) + 1
+        self._counted += 1
         if self._counted <= WARMUP_STEPS:
             return
         self.speed["positions"] += logs["positions"]
@@ -219,7 +217,7 @@ class Trainer:
         """Share of the loop's time spent waiting for a batch, above the clock's floor."""
         if not self.speed["seconds"]:
             return 0.0
-        wait = self.speed["wait"] - self.speed["batches"] * getattr(self, "wait_floor", 0.0)
+        wait = self.speed["wait"] - self.speed["batches"] * self._wait_floor
         return max(0.0, wait) / self.speed["seconds"]
 
     @property
@@ -251,6 +249,7 @@ class Trainer:
     def _checkpoint(self, batch: int, must: bool) -> None:
         progress = {
             "step": self.step,
+            "samples": self.samples,
             "network": self.network.name,
             "evaluation": self.evaluation.state(),
         }
@@ -277,7 +276,7 @@ class Trainer:
             **final,
             "wait_fraction": self.wait_fraction,
             "positions_per_second": self.positions_per_second,
-            "positions": self.step * self.config.batch_size,
+            "positions": self.samples,
             "steps": self.step,
             "dropped": self.loader.dropped.as_dict(),
             "dropped_lines": self.loader.dropped.total,
@@ -372,10 +371,3 @@ def as_json(config: Any) -> str:
         return str(value) if isinstance(value, Path) else value
 
     return json.dumps(dataclasses.asdict(config), indent=2, default=plain_value) + "\n"
-
-
-def now() -> float:
-    return time.perf_counter()
-
-
-__all__ = ["Interrupted", "Trainer", "np"]

@@ -1,0 +1,383 @@
+"""SFEN records to positions, a block of lines at a time.
+
+In: lines. Out: a `Block`. `ginkgo.records.sfenx` is the definition that this is tested against.
+
+Lines are cut into columns and the columns decoded by numpy and dictionaries; what does not fit is
+looked at again, line by line, to say what is wrong with it. Every position is checked with cshogi
+before it is believed: once a line for the legality of the move, and only where a line does not
+continue the one before it is the board set up anew.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import cshogi
+import numpy as np
+from numpy.typing import NDArray
+
+from ginkgo.features.labels import dead_end, rotate_moves
+from ginkgo.features.position import (
+    POSITION,
+    decode_boards,
+    decode_hand,
+    impossible,
+    orient,
+    play,
+)
+from ginkgo.pipeline.parse import (
+    USI_MOVES,
+    WINNER_CODE,
+    Block,
+    ParseOptions,
+    finish,
+    game_rng,
+    make_key,
+    with_codes,
+)
+from ginkgo.records import Refusal, split_bucket
+from ginkgo.records.split import BUCKETS
+
+#: How many fields a record has without its keys: board, side to move, hands, ply, total, move,
+#: winner.
+FIELDS = 7
+
+
+def split_line(line: bytes) -> list[bytes]:
+    """A record's fields: board, side to move, hands, ply, total, move, winner, and the keys as one.
+
+    A malformed line has fewer than eight.
+    """
+    fields = line.replace(b" ", b",", 3).split(b",", FIELDS)
+    if len(fields) == FIELDS:
+        fields.append(b"")
+    return fields
+
+
+class _Lookup(dict):
+    """A dictionary that computes what it lacks."""
+
+    def __init__(self, compute, known: dict | None = None) -> None:
+        super().__init__(known or {})
+        self._compute = compute
+
+    def __missing__(self, key):
+        value = self[key] = self._compute(key)
+        return value
+
+
+class _Keys(NamedTuple):
+    """What the keys of a record say."""
+
+    start: int = 1
+    rate: float = np.nan
+    score: float = np.nan
+    end: bytes = b""
+    game: bytes = b""
+
+
+def _read_keys(text: bytes) -> _Keys:
+    found = {}
+    for item in text.rstrip(b"\r").split(b","):
+        key, _, value = item.partition(b"=")
+        match key:
+            case b"start" | b"rate" | b"score":
+                try:
+                    found[key.decode()] = float(value)
+                except ValueError:
+                    continue
+            case b"end" | b"game":
+                found[key.decode()] = value
+    if "start" in found:
+        start = found["start"]
+        found["start"] = int(start) if abs(start) < 65536 else 1
+    return _Keys(**found)
+
+
+def _number(text: bytes) -> int:
+    """A number of at most five digits, -1 for anything else."""
+    return int(text) if text.isdigit() and len(text) < 6 else -1
+
+
+_COLORS = _Lookup(lambda _text: -1, {b"b": 0, b"w": 1})
+_WINNERS = _Lookup(lambda _text: -1, {name.encode(): code for name, code in WINNER_CODE.items()})
+_MOVES = _Lookup(lambda _text: -1, {usi.encode(): move for usi, move in USI_MOVES.items()})
+
+
+class GameCutter:
+    """Tells where new games start in a run of records, block after block.
+
+    A game goes on while its `game=` key, total and result stay and its ply grows. Malformed lines
+    belong to the game around them. The scan of the files and the workers use the same rule, so
+    game numbers agree.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple = ()
+        self._ply = -1
+        self._name = _Lookup(lambda text: _read_keys(text).game)
+
+    def starts(self, rows: Sequence[list[bytes]]) -> list[bool]:
+        """By line, split by `split_line`, whether it begins a new game."""
+        found, last, last_ply, names = [], self._last, self._ply, self._name
+        names.clear()
+        for row in rows:
+            if len(row) <= FIELDS:
+                found.append(False)
+                continue
+            ply = _number(row[3])
+            this = (row[4], row[6], names[row[7]])
+            found.append(ply <= last_ply or this != last)
+            last, last_ply = this, ply
+        self._last, self._ply = last, last_ply
+        return found
+
+
+def records_bucket(rows: Sequence[list[bytes]]) -> int:
+    """The split bucket of a game that is only known by its records (split by `split_line`).
+
+    Equals `Game.bucket` where all its plies are there.
+    """
+    whole = [row for row in rows if len(row) > FIELDS]
+    if not whole:
+        return 0
+    start = b" ".join(whole[0][:3]).decode("utf-8", "replace")
+    return split_bucket(start, [row[5].decode("utf-8", "replace") for row in whole])
+
+
+def parse_records(
+    lines: Sequence[bytes],
+    options: ParseOptions,
+    *,
+    path: str,
+    file: int = 0,
+    first_line: int = 1,
+    first_game: int = 0,
+    source: int = 0,
+    buckets: tuple[int, int] = (0, BUCKETS),
+    epoch: int = 0,
+    wanted: NDArray[np.uint64] | None = None,
+) -> Block:
+    """SFEN records to positions.
+
+    Args:
+        lines: without line ends; must begin at the start of a game.
+        path: for naming bad lines. file, first_line: for the keys.
+        first_game, source: numbers that positions carry.
+        buckets: [low, high) of the games that are used (`Split.range_of`).
+        epoch: decides with the seed which positions `keep` takes.
+        wanted: if given, only positions with these keys (sorted) come out.
+    """
+    bad: list[Refusal] = []
+
+    def refuse(index: int, kind: str, reason: str) -> None:
+        bad.append(Refusal(path, first_line + index, reason, kind))
+
+    rows = [split_line(line) for line in lines]
+    games = np.maximum(np.cumsum(GameCutter().starts(rows)) - 1, 0)
+    used = np.ones(len(rows), bool)
+    if buckets != (0, BUCKETS):
+        bounds = [0, *(np.flatnonzero(np.diff(games)) + 1).tolist(), len(rows)]
+        for low, high in itertools.pairwise(bounds):
+            used[low:high] = buckets[0] <= records_bucket(rows[low:high]) < buckets[1]
+    fits = np.fromiter((len(row) > FIELDS for row in rows), bool, len(rows))
+    if not _is_utf8(b"\n".join(lines)):
+        fits &= [_is_utf8(line) for line in lines]
+    for index in np.flatnonzero(used & ~fits).tolist():
+        if lines[index].strip():
+            refuse(index, *_fault(lines[index]))
+    places = np.flatnonzero(used & fits)
+    columns, hands, keys_read = _decode_columns([rows[i] for i in places], games[places])
+    # A negative number stands for what could not be read.
+    readable = (columns >= 0).all(axis=1)
+    for index in places[~readable].tolist():
+        refuse(index, *_fault(lines[index]))
+    columns[:, 1] -= keys_read["start"] - 1  # from the ply that SFEN states to the game's own
+    chosen = readable & _passes(columns, keys_read, options)
+    keys = (make_key(file, first_line) + (places << 10)).astype(np.uint64)
+    if wanted is not None:
+        chosen &= np.isin(keys, wanted)
+    elif options.keep:
+        _keep_some(chosen, columns[:, 5] + first_game, options, epoch, source)
+    places, columns, hands, keys = places[chosen], columns[chosen], hands[chosen], keys[chosen]
+    scores = keys_read["score"][chosen]
+    if not len(places):
+        return with_codes(Block(np.zeros(0, POSITION), keys, bad=bad), options)
+
+    positions = np.zeros(len(places), POSITION)
+    taken = [rows[place] for place in places]
+    cells, good = decode_boards([row[0] for row in taken])
+    positions["color"] = columns[:, 0]
+    positions["board"], positions["hand"] = orient(cells, hands, positions["color"])
+    turned = rotate_moves(columns[:, 4], positions["color"])
+    good &= ~impossible(positions["board"], positions["hand"])
+    unusable = _check_legality(taken, columns[:, 4], positions, turned, good)
+    for row, (kind, reason) in unusable.items():
+        refuse(int(places[row]), kind, reason)
+    bad.sort(key=lambda one: one.line)
+    finish(positions, columns, turned, options)
+    positions["game"] += first_game
+    positions["source"] = source
+    positions["score"] = np.clip(scores, -32000, 32000)
+    if unusable:
+        usable = np.ones(len(positions), bool)
+        usable[list(unusable)] = False
+        positions, keys = positions[usable], keys[usable]
+    return with_codes(Block(positions, keys, bad=bad), options)
+
+
+def _decode_columns(
+    rows: list[list[bytes]], games: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.uint8], dict[str, NDArray]]:
+    """Columns of split lines as numbers; -1 where a field could not be read.
+
+    Returns:
+        (n, 6) colour, ply as stated, total, winner, move, game; (n, 2, 7) hands; and arrays by
+        key (`start`, `rate`, `score`, `end`).
+    """
+    count = len(rows)
+    columns = np.zeros((count, 6), np.int64)
+    hand_numbers: dict[bytes, int] = {}  # by order of appearance
+    numbers = _Lookup(_number)
+    keys = _Lookup(_read_keys)
+    _, turn, hand, ply, total, move, winner, tail = zip(*rows, strict=True) if rows else ([],) * 8
+    for column, (texts, lookup) in enumerate(
+        [(turn, _COLORS), (ply, numbers), (total, numbers), (winner, _WINNERS), (move, _MOVES)]
+    ):
+        columns[:, column] = np.fromiter(map(lookup.__getitem__, texts), np.int64, count)
+    columns[:, 5] = games
+    which = np.fromiter(
+        (hand_numbers.setdefault(text, len(hand_numbers)) for text in hand), np.int64, count
+    )
+    decoded = [decode_hand(text) for text in hand_numbers]
+    table = np.array([found or [0] * 14 for found in decoded], np.uint8).reshape(-1, 2, 7)
+    malformed = np.array([found is None for found in decoded], bool)
+    if malformed.any():
+        columns[malformed[which], 0] = -1
+    read = [keys[text.rstrip(b"\r")] for text in tail]
+    arrays = {
+        "start": np.fromiter((item.start for item in read), np.int64, count),
+        "rate": np.fromiter((item.rate for item in read), np.float64, count),
+        "score": np.fromiter((item.score for item in read), np.float64, count),
+        "end": np.array([item.end for item in read], object),
+    }
+    return columns, table[which], arrays
+
+
+def _passes(
+    columns: NDArray[np.int64], keys: dict[str, NDArray], options: ParseOptions
+) -> NDArray[np.bool_]:
+    """Which rows the filters let through."""
+    passes = columns[:, 1] >= options.min_ply
+    if options.side:
+        passes &= columns[:, 0] == (options.side == "w")
+    if options.endings:
+        wanted = {ending.encode() for ending in options.endings}
+        passes &= np.fromiter((end in wanted for end in keys["end"]), bool, len(passes))
+    if options.min_rating:
+        passes &= keys["rate"] >= options.min_rating  # an unknown rating is NaN and does not
+    return passes
+
+
+def _keep_some(
+    chosen: NDArray[np.bool_],
+    games: NDArray[np.int64],
+    options: ParseOptions,
+    epoch: int,
+    source: int,
+) -> None:
+    """Leave `keep` of the chosen rows of each game."""
+    places = np.flatnonzero(chosen)
+    bounds = [0, *(np.flatnonzero(np.diff(games[places])) + 1).tolist(), len(places)]
+    for low, high in itertools.pairwise(bounds):
+        if high - low > options.keep:
+            rng = game_rng(options.seed, epoch, source, int(games[places[low]]))
+            chosen[places[low:high]] = False
+            chosen[places[low + rng.choice(high - low, options.keep, replace=False)]] = True
+
+
+def _fault(line: bytes) -> tuple[str, str]:
+    """What is wrong with a line that the columns could not take."""
+    if not _is_utf8(line):
+        return "not UTF-8", "bytes that are not UTF-8 text"
+    fields = line.rstrip(b"\r").split(b",")
+    if len(fields) < 4:
+        return "missing field", "expected sfen,total,move,winner"
+    sfen, total, move, winner = fields[:4]
+    parts = sfen.split(b" ")
+    if len(parts) != 4 or _number(parts[3]) < 0:
+        return "bad SFEN", "expected board, side to move, hands and ply"
+    if _COLORS[parts[1]] < 0 or decode_hand(parts[2]) is None:
+        return "bad SFEN", "malformed side to move or hands"
+    if _number(total) < 0:
+        return "bad field", f"total {total.decode()!r} is no number of plies"
+    if _WINNERS[winner] < 0:
+        return "bad field", f"winner {winner.decode()!r} is not b, w, d or -"
+    return "illegal move", f"{move.decode()!r} is no USI move"
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _check_legality(
+    rows: list[list[bytes]],
+    moves: NDArray[np.int64],
+    positions: NDArray,
+    turned: NDArray[np.int32],
+    good: NDArray[np.bool_],
+) -> dict[int, tuple[str, str]]:
+    """Which rows cannot be used, by number, with kind and reason.
+
+    Args:
+        rows: n split lines. moves: (n,) cshogi moves. positions: (n,) oriented.
+        turned: (n,) the moves in the mover's view. good: (n,) whether the position is possible.
+    """
+    stuck = dead_end(positions["board"], turned)
+    # Where a row is just the next position of the row before it, the board need not be set up.
+    next_board, next_hand = positions["board"].copy(), positions["hand"].copy()
+    with np.errstate(over="ignore"):
+        play(next_board, next_hand, turned)
+    ones = np.ones(len(next_board), np.uint8)
+    next_board, next_hand = orient(next_board, next_hand, ones)
+    follows = np.zeros(len(rows), bool)
+    follows[1:] = (
+        (next_board[:-1] == positions["board"][1:]).all(axis=1)
+        & (next_hand[:-1] == positions["hand"][1:]).all(axis=(1, 2))
+        & (positions["color"][:-1] != positions["color"][1:])
+    )
+    board = cshogi.Board()
+    bad: dict[int, tuple[str, str]] = {}
+    at = -2  # the row whose move has just been played on the board
+    from_move16, is_legal, push = board.move_from_move16, board.is_legal, board.push
+    columns = (moves.tolist(), good.tolist(), stuck.tolist(), follows.tolist())
+    for row, (move16, is_good, is_stuck, is_next) in enumerate(zip(*columns, strict=True)):
+        if not is_good:
+            bad[row] = ("bad SFEN", "no possible shogi position")
+            continue
+        if not (is_next and at == row - 1):
+            board.set_sfen(_sfen(rows[row]))
+            # `is_ok` prints a board when it fails: ask with the turn changed instead.
+            board.turn ^= 1
+            no_turn = board.is_check()
+            board.turn ^= 1
+            if no_turn:
+                bad[row] = ("bad SFEN", "the side that just moved is in check")
+                continue
+        move = from_move16(move16)
+        if is_stuck or not is_legal(move):
+            bad[row] = ("illegal move", f"{cshogi.move_to_usi(move16)} in {_sfen(rows[row])}")
+            continue
+        push(move)
+        at = row
+    return bad
+
+
+def _sfen(row: list[bytes]) -> str:
+    return b" ".join(row[:4]).decode()

@@ -1,0 +1,317 @@
+"""Training: the step, the recipe, the loop with its checkpoints, and the scripts end to end."""
+
+import errno
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import keras
+import numpy as np
+import psutil
+import pytest
+import tensorflow as tf
+
+from ginkgo.errors import GinkgoError
+from ginkgo.features import dlshogi119, position
+from ginkgo.models import build_network, load_model, parse_network
+from ginkgo.pipeline import ParseOptions, build_index
+from ginkgo.training.checkpoint import latest_checkpoint
+from ginkgo.training.config import TrainConfig
+from ginkgo.training.heldout import find_data, load_block
+from ginkgo.training.recipe import WeightAverage, is_kernel, learning_rate, make_optimizer
+from ginkgo.training.step import TrainStep, mirror_half, planes_of, value_targets
+from ginkgo.training.trainer import Interrupted, Trainer
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def config(games_dir, tmp_path) -> TrainConfig:
+    """A tiny run of twelve steps."""
+    return TrainConfig(
+        data=(games_dir,),
+        run="tiny",
+        runs=tmp_path / "runs",
+        network="b1c8",
+        batch_size=64,
+        steps=12,
+        eval_every=6,
+        pool=2048,
+        val_positions=300,
+        test_positions=300,
+        deterministic=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def positions(games_dir):
+    return load_block(build_index([games_dir], "all"), ParseOptions()).positions[:200]
+
+
+def batch_of(positions) -> dict:
+    return {
+        name: tf.constant(np.ascontiguousarray(positions[name])) for name in positions.dtype.names
+    }
+
+
+# --- the step ---------------------------------------------------------------------------------
+
+
+def test_mirror_half_is_the_mirror_of_every_second_position(positions):
+    mirrored = mirror_half(batch_of(positions))
+    expected = positions.copy()
+    expected[1::2] = position.mirror(positions[1::2])
+    np.testing.assert_array_equal(mirrored["board"], expected["board"])
+    np.testing.assert_array_equal(mirrored["move"], expected["move"])
+
+
+def test_planes_reach_the_network_with_files_first(positions):
+    planes = planes_of(batch_of(positions), "dlshogi119").numpy()
+    expected = dlshogi119.planes_on_host(positions["board"], positions["hand"])
+    np.testing.assert_array_equal(planes.transpose(0, 3, 1, 2), expected)
+
+
+def test_value_targets():
+    result = tf.constant([position.LOSS, position.WIN, position.DRAW, position.NO_RESULT], tf.uint8)
+    expected = [[0, 1], [1, 0], [0.5, 0.5], [0.5, 0.5]]
+    np.testing.assert_array_equal(value_targets(result), expected)
+
+
+def test_positions_without_result_move_no_value_weight(config, positions):
+    """Weight 0 means weight 0: the gradient of the value head vanishes, not only its report."""
+    nothing = positions.copy()
+    nothing["weight"], nothing["result"] = 0, position.NO_RESULT
+    model = build_network(parse_network("b1c8"), 119, ("value",))
+    settings = replace(config, weight_decay=0.0)
+    step = TrainStep(model, make_optimizer(settings, model), None, settings)
+    metrics = step(batch_of(nothing), 1e-2, 0)
+    assert float(metrics["loss"]) == 0
+    assert float(metrics["gradient_norm"]) == 0
+
+
+@pytest.mark.parametrize("heads", [("value",), ("policy",), ("policy", "value")])
+def test_a_net_learns_a_batch_by_heart(config, positions, heads):
+    keras.utils.set_random_seed(1)
+    settings = replace(config, heads=heads, mirror=False)
+    model = build_network(parse_network("b1c16"), 119, heads)
+    step = TrainStep(model, make_optimizer(settings, model), None, settings)
+    batch = batch_of(positions[:64])
+    losses = [float(step(batch, 1e-2, number)["loss"]) for number in range(40)]
+    assert losses[-1] < 0.5 * losses[0]
+
+
+# --- the recipe -------------------------------------------------------------------------------
+
+
+def test_schedules(config):
+    rates = [learning_rate(replace(config, warmup=0.1), step, 1000) for step in range(1000)]
+    assert rates[0] == pytest.approx(config.learning_rate / 100)
+    assert max(rates) == pytest.approx(config.learning_rate)
+    assert rates[-1] == pytest.approx(0.01 * config.learning_rate, rel=0.01)
+    assert all(a >= b for a, b in itertools.pairwise(rates[100:]))
+    stepped = replace(config, schedule="step", warmup=0.0)
+    assert learning_rate(stepped, 600, 1000) == pytest.approx(0.1 * config.learning_rate)
+    level = replace(config, schedule="constant")
+    assert learning_rate(level, 999, 1000) == config.learning_rate
+
+
+def test_only_kernels_decay(config, positions):
+    """With zero gradients a step changes kernels by the decay alone and nothing else at all."""
+    model = build_network(parse_network("b1c8"), 119, ("policy",))
+    settings = replace(config, heads=("policy",), weight_decay=0.5)
+    optimizer = make_optimizer(settings, model)
+    before = [variable.numpy() for variable in model.trainable_variables]
+    optimizer.learning_rate.assign(0.1)
+    optimizer.apply([tf.zeros_like(v.value) for v in model.trainable_variables])
+    kernels = 0
+    for old, variable in zip(before, model.trainable_variables, strict=True):
+        factor = 0.95 if is_kernel(variable) else 1.0
+        kernels += is_kernel(variable)
+        np.testing.assert_allclose(variable.numpy(), factor * old, rtol=1e-5, atol=1e-7)
+    assert 0 < kernels < len(before)
+
+
+def test_weight_average_has_the_statistics_of_batchnorm(config, positions):
+    model = build_network(parse_network("b1c8"), 119, ("value",))
+    average = WeightAverage(model, 0.9)
+    expected = [np.asarray(weight) for weight in model.weights]
+    settings = replace(config, ema=0.9)
+    step = TrainStep(model, make_optimizer(settings, model), average, settings)
+    for number in range(5):
+        step(batch_of(positions[:64]), 1e-2, number)
+        decay = min(0.9, (1 + number) / (10 + number))
+        expected = [
+            decay * old + (1 - decay) * np.asarray(new)
+            for old, new in zip(expected, model.weights, strict=True)
+        ]
+    moved = [weight.path for weight in model.weights if "moving" in weight.path]
+    assert moved
+    for want, got in zip(expected, average.values, strict=True):
+        np.testing.assert_allclose(got.numpy(), want, rtol=1e-4, atol=1e-6)
+
+
+# --- the run ----------------------------------------------------------------------------------
+
+
+def test_a_run_leaves_a_model_that_gives_its_figures_again(config):
+    report = Trainer(replace(config, report=config.runs / "report.json")).run()
+    heldout = report["heldout"]
+    for name in ("accuracy", "log_loss", "majority_accuracy"):
+        assert 0 <= heldout[name] <= 1.5
+    assert heldout["material_log_loss"] < 0.75
+    assert set(report["by_source"]) == {"part"}
+    assert set(report["by_source"]["part"]) >= {"accuracy", "material_accuracy", "games"}
+    assert report["positions"] == 12 * 64
+    assert 0 <= report["wait_fraction"] <= 1
+    assert json.loads((config.runs / "report.json").read_text())["heldout"] == heldout
+
+    model, saved = load_model(config.runs / "tiny")
+    assert saved["features"] == "dlshogi119"
+    assert saved["labels"] == "dlshogi2187"
+    assert saved["name"].startswith("tiny-b1c8-s768-d")
+    test = load_block(
+        find_data(config.data, (), (), 0.05)["test"], ParseOptions(), config.test_positions
+    ).positions
+    planes = dlshogi119.planes_on_host(test["board"], test["hand"]).transpose(0, 2, 3, 1)
+    logits = model.predict_on_batch(planes)["value"]
+    decided = test["result"] <= position.WIN
+    hits = (logits[:, 0] > logits[:, 1]) == (test["result"] == position.WIN)
+    assert hits[decided].mean() == pytest.approx(heldout["accuracy"])
+
+
+def test_curves_and_plots_are_in_tensorboard(config):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    Trainer(config).run()
+    events = EventAccumulator(str(config.runs / "tiny" / "logs"), size_guidance={"tensors": 0})
+    events.Reload()
+    tags = set(events.Tags()["tensors"])
+    assert tags >= {
+        *("train/loss", "train/value_accuracy", "train/gradient_norm", "train/learning_rate"),
+        *("val/value_accuracy", "val/value_brier", "val/value_log_loss"),
+        *("val_baseline/material_accuracy", "val_baseline/majority_accuracy"),
+        *("input/wait_fraction", "input/positions_per_second", "input/pool_fill"),
+        *("input/dropped_lines", "input/epoch"),
+        *("val_plots/calibration", "val_plots/accuracy_by_ply", "test_plots/calibration"),
+        "run/config",
+    }
+    assert len(events.Tensors("train/value_accuracy")) == 12
+
+
+def test_a_resumed_run_ends_with_the_same_weights(config):
+    whole = Trainer(replace(config, run="whole"))
+    whole.run()
+
+    class Stop(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 7:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        Trainer(config, [Stop()]).run()
+    resumed = Trainer(replace(config, resume=True))
+    assert resumed.step == 7
+    resumed.run()
+    for one, other in zip(whole.average.values, resumed.average.values, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+def test_a_full_disk_keeps_the_old_checkpoint_and_the_run(config, monkeypatch, capsys):
+    """The disk fills up after the first checkpoint and has room again for the last one."""
+    import ginkgo.training.checkpoint as checkpoint
+
+    calls, real = [], np.savez
+
+    def savez(stream, **arrays):
+        calls.append(latest_checkpoint(config.runs / "tiny" / "checkpoints"))
+        if len(calls) == 2:
+            stream.write(b"half of it")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(stream, **arrays)
+
+    monkeypatch.setattr(checkpoint.np, "savez", savez)
+    Trainer(replace(config, checkpoint_every=4)).run()
+    folder = config.runs / "tiny" / "checkpoints"
+    assert [path.name for path in sorted(folder.iterdir())] == [
+        "step-00000004.npz",
+        "step-00000012.npz",
+    ]
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "No space" in line]
+    assert len(warnings) == 1
+    assert "step-00000008.npz" in warnings[0]
+
+
+def test_mistakes_are_named(config, tmp_path):
+    with pytest.raises(GinkgoError, match="no such file"):
+        Trainer(replace(config, data=(tmp_path / "nowhere",)))
+    with pytest.raises(GinkgoError, match="no checkpoint to resume"):
+        Trainer(replace(config, resume=True))
+    with pytest.raises(GinkgoError, match="expected b<blocks>c<filters>"):
+        Trainer(replace(config, network="resnet"))
+    with pytest.raises(GinkgoError, match="give one of them"):
+        Trainer(replace(config, epochs=1))
+    Trainer(replace(config, steps=1)).run()
+    with pytest.raises(GinkgoError, match="exists already"):
+        Trainer(config)
+
+
+def script(name: str, *options: object, **kwargs) -> subprocess.Popen:
+    command = [sys.executable, ROOT / name, *map(str, options)]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kwargs
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "figure"), [("train_value.py", "accuracy"), ("train_policy.py", "policy_top1")]
+)
+def test_scripts_end_to_end(games_dir, tmp_path, name, figure):
+    report = tmp_path / "report.json"
+    process = script(
+        name, games_dir, "--runs", tmp_path, "--network", "b1c8", "--steps", 4,
+        "--batch-size", 64, "--pool", 1024, "--val-positions", 200, "--report", report,
+    )  # fmt: skip
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert "tensorboard --logdir" in out
+    assert figure in json.loads(report.read_text())["heldout"]
+
+
+def test_ctrl_c_saves_and_leaves_nothing(games_dir, tmp_path):
+    process = script(
+        "train_value.py", games_dir, "--runs", tmp_path, "--network", "b1c8", "--steps", 100_000,
+        "--batch-size", 64, "--pool", 1024, "--val-positions", 200, "--workers", 2,
+        start_new_session=True,
+    )  # fmt: skip
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if line.startswith("step"):
+            break
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert len(children) >= 2
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: everyone gets it
+    _, rest = process.communicate(timeout=120)
+    assert process.returncode == 130, rest
+    assert "Traceback" not in "".join(lines) + rest
+    assert "--resume" in rest
+    assert latest_checkpoint(tmp_path / "run" / "checkpoints") is not None
+    deadline = time.time() + 10
+    while any(child.is_running() for child in children) and time.time() < deadline:
+        time.sleep(0.1)
+    assert not any(child.is_running() for child in children)
+
+
+def test_a_mistake_is_one_line(tmp_path):
+    process = script("train_value.py", tmp_path / "nowhere", "--runs", tmp_path)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1
+    lines = [line for line in err.splitlines() if "nowhere" in line]
+    assert lines[-1].startswith("error: ")
+    assert "Traceback" not in err
