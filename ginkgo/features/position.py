@@ -109,9 +109,14 @@ for _code in range(1, 15):
     _BASE_TYPE[_code] = _BASE_TYPE[_code + OPPONENT] = _code - 8 if _code > 8 else _code
 #: (32, 7) whether a code is of that type, promoted or not.
 _FAMILY = (_BASE_TYPE[:, None] == np.arange(1, 8)).astype(np.int64)
-_HAND_SLOT = {letter: (0, i) for i, letter in enumerate(b"PLNSBRG")}
-_HAND_SLOT |= {letter: (1, i) for i, letter in enumerate(b"plnsbrg")}
-_DIGITS = frozenset(b"0123456789")
+# By byte of a hands field: the slot of a piece letter (0–13), or what else it is.
+_NUMBER, _END, _UNKNOWN = 20, 21, 22
+_HAND_KIND, _DIGIT = np.full(256, _UNKNOWN, np.uint8), np.zeros(256, np.int64)
+for _index, _letter in enumerate("PLNSBRGplnsbrg"):
+    _HAND_KIND[ord(_letter)] = _index
+for _digit in range(10):
+    _HAND_KIND[ord(str(_digit))], _DIGIT[ord(str(_digit))] = _NUMBER, _digit
+_HAND_KIND[ord("\n")] = _END
 
 
 def decode_boards(boards: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
@@ -153,26 +158,53 @@ def _decode_text(boards: list[bytes]) -> tuple[NDArray[np.uint8] | None, NDArray
     return cells, good
 
 
+def decode_hands(hands: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    """The hands fields of SFENs as counts.
+
+    Args:
+        hands: n third fields of SFENs.
+
+    Returns:
+        (n, 2, 7) counts, Black's P L N S B R G, then White's; and (n,) whether the text was well
+        formed.
+
+    >>> decode_hands([b"2Pb"])[0].tolist()
+    [[[2, 0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 1, 0, 0]]]
+    """
+    n = len(hands)
+    # Line ends before and after, so that each byte of a line has two before it.
+    text = np.frombuffer(b"\n\n" + b"\n".join([*hands, b""]), np.uint8)
+    kinds, digits = _HAND_KIND[text], _DIGIT[text]
+    ends = kinds == _END
+    owner = (np.cumsum(ends) - ends)[2:] - 2
+    kind, before, two_before = kinds[2:], kinds[1:-1], kinds[:-2]
+    counted = before == _NUMBER
+    tens = counted & (two_before == _NUMBER)
+    number = np.where(counted, digits[1:-1] + np.where(tens, 10 * digits[:-2], 0), 1)
+    piece = kind < 14
+    slots = owner[piece] * 14 + kind[piece]
+    table = np.bincount(slots, number[piece], 14 * n).reshape(n, 14)
+    is_number = kind == _NUMBER
+    too_long = is_number & tens
+    leading_zero = is_number & ~counted & (digits[2:] == 0)
+    of_nothing = (kind == _END) & counted
+    good = np.ones(n, bool)
+    good[owner[(kind == _UNKNOWN) | too_long | leading_zero | of_nothing]] = False
+    good &= table.any(axis=1)
+    empty = np.fromiter((hand == b"-" for hand in hands), bool, n)
+    good |= empty
+    table[~good] = 0
+    return table.clip(0, 255).astype(np.uint8).reshape(n, 2, 7), good
+
+
 def decode_hand(hand: bytes) -> list[int] | None:
-    """The hands field of a SFEN as 14 counts (Black's P L N S B R G, White's), None if malformed.
+    """One hands field as 14 counts, None if malformed.
 
     >>> decode_hand(b"2Pb")
     [2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0]
     """
-    counts = [0] * 14
-    if hand == b"-":
-        return counts
-    number = b""
-    for byte in hand:
-        if byte in _DIGITS:
-            number += bytes([byte])
-            continue
-        slot = _HAND_SLOT.get(byte)
-        if slot is None or len(number) > 2 or number[:1] == b"0":
-            return None
-        counts[7 * slot[0] + slot[1]] += int(number or 1)
-        number = b""
-    return counts if not number and any(counts) and max(counts) < 256 else None
+    counts, good = decode_hands([hand])
+    return counts.reshape(14).tolist() if good[0] else None
 
 
 def impossible(board: NDArray[np.uint8], hands: NDArray[np.uint8]) -> NDArray[np.bool_]:

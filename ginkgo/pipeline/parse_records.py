@@ -23,6 +23,7 @@ from ginkgo.features.position import (
     POSITION,
     decode_boards,
     decode_hand,
+    decode_hands,
     impossible,
     orient,
     play,
@@ -57,14 +58,18 @@ def split_line(line: bytes) -> list[bytes]:
 
 
 class _Lookup(dict):
-    """A dictionary that computes what it lacks."""
+    """A dictionary that computes what it lacks, and does not grow without end."""
+
+    _LIMIT = 1 << 17
 
     def __init__(self, compute, known: dict | None = None) -> None:
         super().__init__(known or {})
         self._compute = compute
 
     def __missing__(self, key):
-        value = self[key] = self._compute(key)
+        value = self._compute(key)
+        if len(self) < self._LIMIT:
+            self[key] = value
         return value
 
 
@@ -101,6 +106,7 @@ def _number(text: bytes) -> int:
     return int(text) if text.isdigit() and len(text) < 6 else -1
 
 
+_NUMBERS = _Lookup(_number)
 _COLORS = _Lookup(lambda _text: -1, {b"b": 0, b"w": 1})
 _WINNERS = _Lookup(lambda _text: -1, {name.encode(): code for name, code in WINNER_CODE.items()})
 _MOVES = _Lookup(lambda _text: -1, {usi.encode(): move for usi, move in USI_MOVES.items()})
@@ -122,12 +128,13 @@ class GameCutter:
     def starts(self, rows: Sequence[list[bytes]]) -> list[bool]:
         """By line, split by `split_line`, whether it begins a new game."""
         found, last, last_ply, names = [], self._last, self._ply, self._name
+        numbers = _NUMBERS
         names.clear()
         for row in rows:
             if len(row) <= FIELDS:
                 found.append(False)
                 continue
-            ply = _number(row[3])
+            ply = numbers[row[3]]
             this = (row[4], row[6], names[row[7]])
             found.append(ply <= last_ply or this != last)
             last, last_ply = this, ply
@@ -239,23 +246,15 @@ def _decode_columns(
     """
     count = len(rows)
     columns = np.zeros((count, 6), np.int64)
-    hand_numbers: dict[bytes, int] = {}  # by order of appearance
-    numbers = _Lookup(_number)
     keys = _Lookup(_read_keys)
     _, turn, hand, ply, total, move, winner, tail = zip(*rows, strict=True) if rows else ([],) * 8
     for column, (texts, lookup) in enumerate(
-        [(turn, _COLORS), (ply, numbers), (total, numbers), (winner, _WINNERS), (move, _MOVES)]
+        [(turn, _COLORS), (ply, _NUMBERS), (total, _NUMBERS), (winner, _WINNERS), (move, _MOVES)]
     ):
         columns[:, column] = np.fromiter(map(lookup.__getitem__, texts), np.int64, count)
     columns[:, 5] = games
-    which = np.fromiter(
-        (hand_numbers.setdefault(text, len(hand_numbers)) for text in hand), np.int64, count
-    )
-    decoded = [decode_hand(text) for text in hand_numbers]
-    table = np.array([found or [0] * 14 for found in decoded], np.uint8).reshape(-1, 2, 7)
-    malformed = np.array([found is None for found in decoded], bool)
-    if malformed.any():
-        columns[malformed[which], 0] = -1
+    hands, well = decode_hands(list(hand))
+    columns[~well, 0] = -1
     read = [keys[text.rstrip(b"\r")] for text in tail]
     arrays = {
         "start": np.fromiter((item.start for item in read), np.int64, count),
@@ -263,7 +262,7 @@ def _decode_columns(
         "score": np.fromiter((item.score for item in read), np.float64, count),
         "end": np.array([item.end for item in read], object),
     }
-    return columns, table[which], arrays
+    return columns, hands, arrays
 
 
 def _passes(
