@@ -12,17 +12,25 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ginkgo.errors import GinkgoError
 from ginkgo.records import Game, format_record, parse_game_line, parse_record
 from ginkgo.records import convert as module
-from ginkgo.records.convert import ConvertConfig, convert, cut_chunks, game_records, main
+from ginkgo.records.convert import (
+    ConvertConfig,
+    convert,
+    cut_chunks,
+    game_records,
+    held_elsewhere,
+    main,
+)
 from ginkgo.records.files import open_binary
-from ginkgo.records.game import MAX_PLIES, SPLITS
+from ginkgo.records.game import BUCKETS, MAX_PLIES, SPLITS
 from ginkgo.records.replay import replay
 from ginkgo.records.sources import Refusal, find_sources
-from ginkgo.records.split import choose_split
+from ginkgo.records.split import Split, choose_split
 
 SAMPLE = Path(__file__).parent.parent / "data" / "sample" / "engine-games.usi.gz"
 GAMES = 200
@@ -134,6 +142,70 @@ def test_same_bytes_whatever_the_number_of_workers(tmp_path, source, compress):
     assert len(records(tmp_path / "2")) == reports[0]["positions"]
 
 
+def test_no_game_is_in_two_splits_through_two_sources(tmp_path, lines):
+    """Three sources that overlap; their sizes differ and so do their thresholds."""
+    given = {"a": lines[:150], "b": lines[100:], "c": [*lines[40:75], *lines[120:140]]}
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name, some in given.items():
+        (folder / f"{name}.usi").write_text("".join(some))
+    games = {name: [parse_game_line(line) for line in some] for name, some in given.items()}
+    splits = {
+        name: choose_split((game.bucket for game in some), 0.2) for name, some in games.items()
+    }
+    homes: dict[str, tuple[str, str]] = {}
+    for where in reversed(SPLITS):
+        for name, some in games.items():
+            for game in some:
+                if splits[name].of(game.bucket) == where:
+                    homes.setdefault(game.game, (where, name))
+    expected = []
+    for name, some in games.items():
+        for number, game in enumerate(some, 1):
+            where, keeper = homes[game.game]
+            if splits[name].of(game.bucket) != where:
+                reason = f"held out as {where} in source {keeper}"
+                expected.append(
+                    {"file": str(folder / f"{name}.usi"), "line": number, "reason": reason}
+                )
+    assert {one["reason"].split()[3] for one in expected} == {"test", "val"}
+    moved = {(splits[name].of(g.bucket), homes[g.game][0]) for name in games for g in games[name]}
+    assert {("train", "val"), ("val", "test")} <= moved
+
+    reports = []
+    for workers in (1, 2):
+        out = tmp_path / f"out{workers}"
+        # Nothing is wrong with these games: `strict` does not stop at them.
+        reports.append(
+            convert(config(folder, out=out, workers=workers, val_fraction=0.2, strict=True))
+        )
+        ids = {where: {record.game for record in records(out, where)} for where in SPLITS}
+        for where in SPLITS:
+            assert ids[where] == {name for name, (split, _) in homes.items() if split == where}
+    assert reports[0] == reports[1]
+    assert shards(tmp_path / "out1") == shards(tmp_path / "out2")
+    assert reports[0]["refused"] == expected
+    assert reports[0]["games"] == sum(map(len, given.values())) - len(expected)
+
+
+def test_games_keep_their_strictest_split():
+    splits = {"a": Split(), "b": Split(20, 40), "c": Split(10, 30), "none": Split(500, 1000)}
+    top = 2**64 - 2**64 % BUCKETS - BUCKETS  # in bucket 0, and beyond a signed number
+    hashes = {
+        "a": np.array([top + 5, top + 15, 35, 50, 35, 7], np.uint64),
+        "b": np.array([top + 5, top + 15, 35, 50, 8], np.uint64),
+        "c": np.array([50, 35, top + 15, top + 5, 9], np.uint64),
+        "none": np.zeros(0, np.uint64),
+    }
+    in_b = "held out as test in source b"
+    assert held_elsewhere(hashes, splits) == {
+        "a": {top + 5: in_b, top + 15: in_b, 35: "held out as val in source b"},
+        "b": {},
+        "c": {top + 15: in_b, 35: "held out as val in source b"},
+        "none": {},
+    }
+
+
 def test_filters(tmp_path, source, lines):
     games = [parse_game_line(line) for line in lines]
     convert(config(source, out=tmp_path / "a", min_ply=30, side="w"))
@@ -212,7 +284,7 @@ def test_unusable_games_are_counted_and_named(tmp_path, source, lines, capsys):
     bad = [line if isinstance(line, bytes) else line.encode() for line in BAD_LINES.values()]
     source.write_bytes("".join(lines[:20]).encode() + b"\n".join(bad) + b"\n" + lines[20].encode())
     cut = tmp_path / "in" / "cut.usi.gz"
-    cut.write_bytes(gzip.compress("".join(lines).encode())[:-3000])
+    cut.write_bytes(gzip.compress("".join(lines[21:]).encode())[:-3000])
     (tmp_path / "in" / "k").mkdir()
     (tmp_path / "in" / "k" / "1.csa").write_text("V2.2\nPI\n+\n+7776FU\n-7776FU\n")
     (tmp_path / "in" / "k" / "2.csa").write_text("V2.2\nPI\n+\n+7776FU\n%TORYO\n")
@@ -250,11 +322,11 @@ def test_a_failure_leaves_no_records(tmp_path, source, monkeypatch):
     out = tmp_path / "out"
     seen = []
 
-    def fail(chunk, split, config):
+    def fail(chunk, split, config, held):
         if chunk.number == 2:
             seen.extend(out.glob("**/*.sfenx"))
             raise GinkgoError("no space left")
-        return write(chunk, split, config)
+        return write(chunk, split, config, held)
 
     write = module.write_chunk
     monkeypatch.setattr(module, "write_chunk", fail)
@@ -275,6 +347,32 @@ def test_other_records_are_not_touched_unless_asked(tmp_path, source, lines):
     assert shards(out) == before
     convert(config(other, out=out, overwrite=True))
     assert {Path(name).name for name in shards(out)} == {"other-00000.sfenx"}
+
+
+def test_a_report_that_cannot_be_written(tmp_path, source, monkeypatch):
+    """Found out before the work where that can be; at the end it costs no records."""
+    out, report = tmp_path / "out", tmp_path / "r" / "report.json"
+    convert(config(source, out=out, report=str(report)))
+    before = shards(out)
+    for bad in (source / "report.json", source / "r" / "report.json", tmp_path, Path("/")):
+        with pytest.raises(GinkgoError, match=f"^{bad}: cannot write: "):
+            convert(config(source, out=out, report=str(bad), overwrite=True))
+        assert shards(out) == before
+    assert [path.name for path in report.parent.iterdir()] == ["report.json"]
+
+    def write_records(*arguments):
+        write(*arguments)
+        report.unlink()
+        report.mkdir()
+
+    write = module._write_records
+    monkeypatch.setattr(module, "_write_records", write_records)
+    again = tmp_path / "again"
+    with pytest.raises(GinkgoError, match=f"^{report}: cannot write: .*{again} are complete"):
+        main([str(source), "-o", str(again), "--workers", "1", "--report", str(report)])
+    assert shards(again) == before
+    assert all((again / split / "manifest.json").exists() for split in SPLITS)
+    assert json.loads((again / "convert-report.json").read_text())["games"] == GAMES
 
 
 def test_chunks_do_not_end_with_files(tmp_path, lines):

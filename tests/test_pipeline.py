@@ -181,6 +181,22 @@ def test_a_bad_record_does_not_spoil_the_one_after_it(records_dir):
     np.testing.assert_array_equal(block.positions["move"], np.delete(clean.positions["move"], 20))
 
 
+@pytest.mark.parametrize(
+    "change", [lambda t: t.replace(b"\n", b"\r\n"), lambda t: b"\xef\xbb\xbf" + t]
+)
+def test_windows_line_ends_and_bom(tmp_path, change):
+    text = b"\n".join([GOOD, GOOD.replace(b" 1,80", b" 3,80") + b",game=x"]) + b"\n"
+    (tmp_path / "a.sfenx").write_bytes(change(text))
+    block = load_block(index_of(tmp_path), ParseOptions())
+    assert not block.bad
+    assert len(block.positions) == 2
+    games = b"startpos moves 7g7f\twinner=b\n\nstartpos moves 2g2f\twinner=w\n"
+    (tmp_path / "b.usi").write_bytes(change(games))
+    block = load_block(index_of(tmp_path / "b.usi"), ParseOptions())
+    assert not block.bad
+    assert block.positions["game"].tolist() == [0, 2]
+
+
 BAD_GAMES = {
     b"startpos moves 7g7f 7g7f\twinner=b": "illegal move",
     b"startpos moves 7g7f 3c3d+\twinner=b": "illegal move",
@@ -247,6 +263,27 @@ def test_games_and_records_are_split_alike(games_dir, records_dir):
         records.games,
         records.positions,
     )
+
+
+def test_a_game_held_out_in_one_source_is_left_out_of_all(tmp_path, sample_lines):
+    """Two sources of different size have different thresholds; a game in both must not leak."""
+    (tmp_path / "large.usi").write_text("\n".join(sample_lines) + "\n")
+    (tmp_path / "small.usi").write_text("\n".join(sample_lines[:40]) + "\n")
+
+    def games(split):
+        index = build_index([tmp_path], split, fraction=0.2)
+        with Loader(index, LoaderConfig(workers=0, epochs=1, **SMALL)) as loader:
+            positions = np.concatenate([batch.positions for batch in loader])
+        assert len(positions) == index.positions
+        return index, set(
+            zip(positions["source"].tolist(), positions["game"].tolist(), strict=True)
+        )
+
+    index, train = games("train")
+    assert index.left_out
+    held_out = games("val")[1] | games("test")[1]
+    # Lines 0-39 are the same games in both sources.
+    assert not {game for _, game in train if game < 40} & {game for _, game in held_out}
 
 
 # --- the pool ---------------------------------------------------------------------------------
@@ -444,6 +481,31 @@ def _dies_on_part_1(pipe, memory_name, slot_size, slots, options):
 
     worker.run_job = run_job
     worker.worker_main(pipe, memory_name, slot_size, slots, options)
+
+
+def test_workers_that_cannot_start_are_an_error(games_dir, monkeypatch):
+    import ginkgo.pipeline.workers as workers
+
+    monkeypatch.setattr(workers, "worker_main", _dies_at_once)
+    with (
+        pytest.raises(GinkgoError, match=r"as soon as they start.*__main__"),
+        Loader(index_of(games_dir), LoaderConfig(workers=1, **SMALL), say=list) as loader,
+    ):
+        next(loader)
+
+
+def _dies_at_once(*_args):
+    os._exit(3)
+
+
+def test_a_block_too_large_for_its_slot_comes_all_the_same(games_dir, monkeypatch):
+    import ginkgo.pipeline.loader as loader_module
+
+    index = index_of(games_dir)
+    expected = keys_of(index, LoaderConfig(workers=0, epochs=1, **SMALL))
+    monkeypatch.setattr(loader_module, "slot_bytes", lambda *_: 50_000)
+    keys = keys_of(index, LoaderConfig(workers=1, epochs=1, **SMALL))
+    assert fingerprint(keys) == fingerprint(expected)
 
 
 def test_nothing_is_left_behind(games_dir):

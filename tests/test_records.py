@@ -27,7 +27,7 @@ from ginkgo.records import (
     parse_record,
 )
 from ginkgo.records.csa import decode_japanese, read_csa
-from ginkgo.records.files import atomic_write
+from ginkgo.records.files import atomic_write, find_files
 from ginkgo.records.replay import IllegalMove, breaks_promotion, replay
 from ginkgo.records.sfen import check_sfen
 from ginkgo.records.sources import Refusal, find_sources, read_games, source_name
@@ -370,6 +370,22 @@ def test_find_sources(tmp_path):
         find_sources([tmp_path / "none"])
     with pytest.raises(GinkgoError, match="expected a file of kind"):
         find_sources([tmp_path / "c" / "x.txt"])
+
+
+def test_find_files_takes_a_file_once(tmp_path, monkeypatch):
+    (tmp_path / "d").mkdir()
+    for name in ("a.usi", "b.usi"):
+        (tmp_path / "d" / name).write_text("")
+    (tmp_path / "d" / "link.usi").symlink_to("a.usi")
+    (tmp_path / "e").symlink_to("d")
+    (tmp_path / "circle.usi").symlink_to("circle.usi")
+    monkeypatch.chdir(tmp_path)
+    both = [Path("d/a.usi"), Path("d/b.usi")]
+    assert find_files(["d", tmp_path / "d", "e", "d/../d/b.usi", "d/*"], [".usi"]) == both
+    again = [tmp_path / "d" / "b.usi", Path("e/a.usi")]
+    assert find_files([tmp_path / "d" / "b.usi", "e/*.usi", "d"], [".usi"]) == again
+    assert find_files(["e/link.usi", "d"], [".usi"]) == [Path("e/link.usi"), Path("d/b.usi")]
+    assert find_files(["*.usi"], [".usi"]) == [Path("circle.usi")]
 
 
 def test_read_games_of_lines(tmp_path):

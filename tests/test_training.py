@@ -222,6 +222,36 @@ def test_a_resumed_run_ends_with_the_same_weights(config):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
 
 
+def test_ctrl_c_while_waiting_for_input_saves_what_is_trained(config, monkeypatch):
+    """The signal arrives inside `next`, where an input-bound run spends its time."""
+    from ginkgo.training.monitor import InputClock
+
+    real, calls = InputClock.__iter__, []
+
+    def batches(clock):
+        for batch in real(clock):
+            calls.append(1)
+            if len(calls) == 6:
+                os.kill(os.getpid(), signal.SIGINT)
+            yield batch
+
+    monkeypatch.setattr(InputClock, "__iter__", batches)
+    with pytest.raises(Interrupted):
+        Trainer(config).run()
+    monkeypatch.undo()
+    resumed = Trainer(replace(config, resume=True))
+    assert resumed.step == 5
+    resumed.loader.close()
+
+
+def test_an_unusable_line_under_strict_is_one_clear_error(config, games_dir, tmp_path):
+    text = (games_dir / "part-00000.usi").read_text() + "startpos moves 7g7f 7g7f\twinner=b\n"
+    (tmp_path / "bad.usi").write_text(text)
+    settings = replace(config, data=(tmp_path / "bad.usi",), strict=True)
+    with pytest.raises(GinkgoError, match=r"bad\.usi:81: illegal move"):
+        Trainer(settings).run()
+
+
 def test_a_full_disk_keeps_the_old_checkpoint_and_the_run(config, monkeypatch, capsys):
     """The disk fills up after the first checkpoint and has room again for the last one."""
     import ginkgo.training.checkpoint as checkpoint

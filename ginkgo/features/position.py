@@ -129,14 +129,14 @@ def decode_boards(boards: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.bo
         (n, 81) piece codes from Black's view, and (n,) whether the text was well formed; the
         row of a malformed one is empty.
     """
-    cells, good = _decode_text(boards)
-    if cells is None:  # some line is not 90 entries long: leave those out and try again
+    decoded, good = _decode_text(boards)
+    if decoded is None:  # some line is not 90 entries long: leave those out and try again
         good = np.array([_decode_text([board])[0] is not None for board in boards], bool)
         blank = b"9/9/9/9/9/9/9/9/9"
-        cells, well = _decode_text([b if g else blank for b, g in zip(boards, good, strict=True)])
-        assert cells is not None
+        decoded, well = _decode_text([b if g else blank for b, g in zip(boards, good, strict=True)])
+        assert decoded is not None
         good &= well
-    codes = cells[:, _TEXT_ORDER]
+    codes = decoded[:, _TEXT_ORDER]
     codes[~good] = 0
     return codes, good
 
@@ -147,10 +147,10 @@ def _decode_text(boards: list[bytes]) -> tuple[NDArray[np.uint8] | None, NDArray
     codes = _CODE[text]
     plus = np.flatnonzero(codes == _PLUS)
     codes[plus + 1] = _PROMOTED[codes[plus + 1]]
-    cells = np.repeat(codes, _SQUARES[text])
-    if len(cells) != 90 * len(boards):
+    entries = np.repeat(codes, _SQUARES[text])
+    if len(entries) != 90 * len(boards):
         return None, np.zeros(len(boards), bool)
-    cells = cells.reshape(-1, 90)
+    cells = entries.reshape(-1, 90)
     if not (cells[:, 89] == _LINE_END).all():
         return None, np.zeros(len(boards), bool)
     good = (cells[:, _SLASHES] == _SLASH).all(axis=1)

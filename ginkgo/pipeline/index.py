@@ -1,7 +1,7 @@
 """What data there is: files, cut into segments of a few thousand positions each.
 
-In: paths. Out: an `Index`: per source its files, per file its segments (byte range, first line,
-first game), the numbers of games and positions, and the split of the games.
+In: paths. Out: a `Scan` of everything there, and of it an `Index` for each split: per source its
+segments (byte range, first line, first game) and the numbers of games and positions.
 
 The index is all that the parent keeps of a data set: a few dozen bytes per thousand positions.
 """
@@ -13,20 +13,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ginkgo.errors import GinkgoError
-from ginkgo.pipeline.parse_records import FIELDS, GameCutter, records_bucket, split_line
+from ginkgo.pipeline.parse_records import FIELDS, GameCutter, records_hash, split_line
 from ginkgo.records import SPLITS, Refusal
-from ginkgo.records.files import DAMAGED, open_binary, plain_suffix
+from ginkgo.records.files import BOM, DAMAGED, open_binary, plain_suffix
 from ginkgo.records.sources import find_sources, game_from_line, read_games
 from ginkgo.records.split import BUCKETS, Split, choose_split
 
-#: Positions per segment, about: what one worker reads between two hand-overs.
+#: Positions per segment, about: what one worker reads between two hand-overs. A segment is at
+#: most twice as long, even where one game never ends.
 SEGMENT_POSITIONS = 8192
-#: No segment is longer, even where one game never ends.
-SEGMENT_LIMIT = 2 * SEGMENT_POSITIONS
 
-#: Bucket of what is no game: it has a number, but is in no split.
-UNREADABLE = -1
+WHOLE = (0, BUCKETS)
 
 RECORDS, GAMES, KIFU = "records", "games", "kifu"
 
@@ -56,6 +57,10 @@ class DataFile:
     path: str
     kind: str
     """`records`, `games` (a game a line) or `kifu` (a few games a file)."""
+    origin: str = ""
+    """The split whose folder, made by `ginkgo convert`, holds the file; empty: not split yet."""
+    size: int = 0
+    """Bytes on disk."""
     segments: list[Segment] = field(default_factory=list)
 
 
@@ -63,23 +68,25 @@ class DataFile:
 class SourceIndex:
     name: str
     split: Split
-    buckets: tuple[int, int]
-    """[low, high): games with these buckets are in the split asked for."""
+    """Thresholds for those of its files that are not split yet."""
     segments: list[Segment] = field(default_factory=list)
     games: int = 0
-    """Games in the split asked for, before filters."""
+    """Games of the split asked for, before filters."""
     positions: int = 0
     """Positions of those games, before filters."""
-    all_games: int = 0
-    """Games of all splits."""
 
 
 @dataclass
 class Index:
+    """One split of a data set."""
+
+    split: str
     sources: list[SourceIndex]
     files: list[DataFile]
     bad: list[Refusal]
     """Damage that the scan met (a compressed file cut short)."""
+    left_out: frozenset[int] = frozenset()
+    """Hashes of games that a stricter split holds through another source."""
 
     @property
     def games(self) -> int:
@@ -97,11 +104,17 @@ class Index:
     def names(self) -> list[str]:
         return [source.name for source in self.sources]
 
+    def buckets(self, source: int, segment: Segment) -> tuple[int, int]:
+        """[low, high): games of the segment with these buckets are in the split."""
+        if self.split == "all" or self.files[segment.file].origin:
+            return WHOLE
+        return self.sources[source].split.range_of(self.split)
+
     def fingerprint(self) -> list:
         """Changes when files come, go, grow or shrink: a resumed run compares it."""
         return [
-            [Path(file.path).name, len(file.segments), sum(part.size for part in file.segments)]
-            for file in self.files
+            [self.split, sorted(self.left_out)],
+            *([Path(file.path).name, file.size, len(file.segments)] for file in self.files),
         ]
 
 
@@ -110,125 +123,213 @@ def build_index(
     split: str = "train",
     *,
     fraction: float = 0.05,
-    splits: dict[str, Split] | None = None,
     segment_positions: int = SEGMENT_POSITIONS,
-    progress: Callable[[str], None] = lambda _text: None,
 ) -> Index:
-    """Scan the files at `paths`.
-
-    A folder that `ginkgo convert` made (its name is that of a split, with a manifest inside) is
-    used whole. Other files are split by game: see `ginkgo.records.split`.
+    """One split of the files at `paths`; see `Scan`.
 
     Args:
-        split: `train`, `val`, `test`, or `all`.
-        fraction: share of the games in validation and in test.
-        splits: thresholds by source, where they are known already (a resumed run).
+        split: `train`, `val`, `test`, or `all` for everything.
+        fraction: share of the games in validation and in test, where files are not split yet.
 
     Raises:
         GinkgoError: nothing usable at a path.
     """
     if split not in (*SPLITS, "all"):
         raise GinkgoError(f"split {split!r}: expected one of {' '.join(SPLITS)} all")
-    index = Index([], [], [])
-    paths = [split_folder(Path(path), split) for path in paths]
-    for number, source in enumerate(find_sources(paths)):
-        progress(source.name)
-        scan = _SourceScan(source.name, number, index, segment_positions)
-        kifu: list[Path] = []
-        whole = all(is_split_folder(Path(file).parent) for file in source.files)
-        for file in source.files:
-            if plain_suffix(file) == ".sfenx":
-                scan.records(file, hashed=not whole)
-            elif plain_suffix(file) == ".usi":
-                scan.game_lines(file, hashed=not whole)
-            else:
-                kifu.append(file)
-        scan.kifu(kifu)
-        if whole or split == "all":
-            thresholds, buckets = Split(), (0, BUCKETS)
-        else:
-            known = (splits or {}).get(source.name)
-            readable = (bucket for bucket, _ in scan.games if bucket != UNREADABLE)
-            thresholds = known or choose_split(readable, fraction)
-            buckets = thresholds.range_of(split)
-        entry = SourceIndex(source.name, thresholds, buckets, scan.segments)
-        entry.all_games = sum(bucket != UNREADABLE for bucket, _ in scan.games)
-        chosen = [plies for bucket, plies in scan.games if buckets[0] <= bucket < buckets[1]]
-        entry.games, entry.positions = len(chosen), sum(chosen)
-        index.sources.append(entry)
-    return index
+    return Scan(paths, fraction=fraction, segment_positions=segment_positions).view(split)
 
 
-def split_folder(path: Path, split: str) -> Path:
-    """The folder of a split where `path` is the whole output of `ginkgo convert`."""
-    return path / split if split != "all" and is_split_folder(path / split) else path
+class Scan:
+    """A look at all files at `paths`.
+
+    Files in a folder that `ginkgo convert` made (named after a split, with a manifest in it)
+    belong to that split; where a `train` folder or part of one is given, the validation and test
+    folders beside it are looked at too. The games of other files are split by hash: see
+    `ginkgo.records.split`.
+
+    Raises:
+        GinkgoError: nothing usable at a path.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str | Path],
+        *,
+        fraction: float = 0.05,
+        segment_positions: int = SEGMENT_POSITIONS,
+        progress: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        self.files: list[DataFile] = []
+        self.bad: list[Refusal] = []
+        self._sources: list[_SourceScan] = []
+        for source in find_sources(_with_held_out_folders(paths)):
+            progress(source.name)
+            scan = _SourceScan(source.name, self, segment_positions)
+            kifu: list[Path] = []
+            for file in source.files:
+                if plain_suffix(file) == ".sfenx":
+                    scan.records(file)
+                elif plain_suffix(file) == ".usi":
+                    scan.game_lines(file)
+                else:
+                    kifu.append(file)
+            scan.kifu(kifu)
+            scan.finish(fraction)
+            self._sources.append(scan)
+
+    def view(self, split: str, held_out: NDArray[np.uint64] | None = None) -> Index:
+        """The index of one split.
+
+        A game that is in several sources can fall into several splits, for their thresholds
+        differ. It then counts only in the strictest one: test before validation before training.
+
+        Args:
+            split: `train`, `val`, `test` or `all`.
+            held_out: hashes of further games to leave out.
+        """
+        stricter = {"train": ("val", "test"), "val": ("test",)}.get(split, ())
+        held = [scan.hashes_of(other) for scan in self._sources for other in stricter]
+        held.append(np.zeros(0, np.uint64) if held_out is None else held_out)
+        held_hashes = np.unique(np.concatenate(held))
+        index = Index(split, [], self.files, self.bad)
+        left_out: set[int] = set()
+        for scan in self._sources:
+            entry = SourceIndex(scan.name, scan.split)
+            entry.segments = [
+                segment
+                for segment in scan.segments
+                if split == "all" or self.files[segment.file].origin in ("", split)
+            ]
+            inside = scan.in_split(split)
+            leaves = inside & np.isin(scan.hashes, held_hashes)
+            left_out |= set(scan.hashes[leaves].tolist())
+            inside &= ~leaves
+            entry.games, entry.positions = int(inside.sum()), int(scan.plies[inside].sum())
+            index.sources.append(entry)
+        index.left_out = frozenset(left_out)
+        return index
+
+    def given(self, split: str, held_out: NDArray[np.uint64] | None = None) -> Index:
+        """What a user names as data for a split: files not split yet count whole."""
+        for scan in self._sources:
+            scan.claim(split)
+        return self.view(split, held_out)
+
+    def hashes(self, split: str) -> NDArray[np.uint64]:
+        """Hashes of all games of a split."""
+        found = [scan.hashes_of(split) for scan in self._sources]
+        return np.concatenate([np.zeros(0, np.uint64), *found])
 
 
-def is_split_folder(folder: Path) -> bool:
-    """Whether `ginkgo convert` wrote this folder as one split of its output."""
-    if folder.name not in SPLITS:
-        return False
+def _with_held_out_folders(paths: Sequence[str | Path]) -> list[Path]:
+    """The paths, and the val and test folders that stand beside the train folders among them."""
+    found = [Path(path) for path in paths]
+    for source in find_sources(paths):
+        for folder in {file.parent for file in source.files}:
+            if origin_of(folder) == "train":
+                beside = [folder.parent / split for split in ("val", "test")]
+                found += [path for path in beside if origin_of(path) and any(path.glob("*.sfenx*"))]
+    return found
+
+
+def origin_of(folder: Path) -> str:
+    """The split that a folder holds if `ginkgo convert` made it, else an empty string."""
+    name = folder.resolve().name
+    if name not in SPLITS:
+        return ""
     try:
         manifest = json.loads((folder / "manifest.json").read_text())
     except (OSError, ValueError):
-        return False
-    return isinstance(manifest, dict) and manifest.get("format") == "sfenx"
+        return ""
+    return name if isinstance(manifest, dict) and manifest.get("format") == "sfenx" else ""
 
 
 class _SourceScan:
     """Cuts the files of one source into segments and counts its games."""
 
-    def __init__(self, name: str, number: int, index: Index, target: int) -> None:
-        self.name, self.number, self.index, self.target = name, number, index, target
+    def __init__(self, name: str, scan: Scan, target: int) -> None:
+        self.name, self.scan, self.target = name, scan, target
         self.segments: list[Segment] = []
-        #: (bucket, plies) by game.
-        self.games: list[tuple[int, int]] = []
+        #: (hash, plies, origin of its file) by game; no plies: not readable.
+        self.games: list[tuple[int, int, str]] = []
+        self.split = Split()
 
-    def records(self, path: Path, hashed: bool) -> None:
+    def finish(self, fraction: float) -> None:
+        """Turn the games into arrays, and choose the split of those that are not split yet."""
+        count = len(self.games)
+        self.hashes = np.fromiter((name for name, _, _ in self.games), np.uint64, count)
+        self.plies = np.fromiter((plies for _, plies, _ in self.games), np.int64, count)
+        self._origins = np.array([origin for _, _, origin in self.games], "U5")
+        self.games = []
+        unsplit = (self._origins == "") & (self.plies > 0)
+        if unsplit.any():
+            self.split = choose_split(self.hashes[unsplit] % np.uint64(BUCKETS), fraction)
+
+    def claim(self, split: str) -> None:
+        """Give all games that are not split yet to one split."""
+        self._origins[self._origins == ""] = split
+        ranges = {"test": Split(BUCKETS, BUCKETS), "val": Split(0, BUCKETS)}
+        self.split = ranges.get(split, Split())
+
+    def in_split(self, split: str) -> NDArray[np.bool_]:
+        """By game whether it is in a split."""
+        if split == "all":
+            return self.plies > 0
+        low, high = self.split.range_of(split)
+        bucket = self.hashes % np.uint64(BUCKETS)
+        by_hash = (self._origins == "") & (bucket >= low) & (bucket < high)
+        return (self.plies > 0) & (by_hash | (self._origins == split))
+
+    def hashes_of(self, split: str) -> NDArray[np.uint64]:
+        return self.hashes[self.in_split(split)]
+
+    def records(self, path: Path) -> None:
         file = self._new_file(path, RECORDS)
         cutter, cut = GameCutter(), _Cut(self, file)
         game: list[list[bytes]] = []
         plies = 0
         for offset, number, lines in self._blocks(path):
+            if number == 1:
+                offset += len(lines[0]) - len(lines[0].removeprefix(BOM))
+                lines = [lines[0].removeprefix(BOM), *lines[1:]]
             rows = [split_line(line) for line in lines]
             starts = cutter.starts(rows)
             for index, (row, new) in enumerate(zip(rows, starts, strict=True)):
                 # A game without end is cut, and goes on as another game.
                 endless = cut.positions >= 2 * self.target - 1 and len(row) > FIELDS
                 if (new or endless) and plies:
-                    self._end_of_game(game, plies, hashed)
+                    self._end_of_game(game, file)
                     game, plies = [], 0
                     if cut.positions >= self.target:
                         cut.close(offset, number + index)
                 if not plies:
                     cut.games += 1
-                if hashed:
-                    game.append(row)
+                game.append(row)
                 plies += 1
                 cut.positions += 1
                 offset += len(lines[index]) + 1
             cut.end = offset
         if plies:
-            self._end_of_game(game, plies, hashed)
+            self._end_of_game(game, file)
         cut.close(cut.end, 0)
 
-    def _end_of_game(self, rows: list[list[bytes]], plies: int, hashed: bool) -> None:
-        self.games.append((records_bucket(rows) if hashed else 0, plies))
+    def _end_of_game(self, rows: list[list[bytes]], file: int) -> None:
+        self.games.append((records_hash(rows), len(rows), self.scan.files[file].origin))
 
-    def game_lines(self, path: Path, hashed: bool) -> None:
+    def game_lines(self, path: Path) -> None:
         file = self._new_file(path, GAMES)
         cut = _Cut(self, file)
         for offset, first, lines in self._blocks(path):
             for number, line in enumerate(lines, first):
                 game = game_from_line(path, number, line)
                 if isinstance(game, Refusal):
-                    plies, bucket = 0, UNREADABLE
+                    plies, name = 0, 0
                 else:
-                    plies, bucket = game.total, game.bucket if hashed else 0
+                    plies, name = game.total, game.hash
                 if cut.positions and cut.positions + plies > self.target:
                     cut.close(offset, number)
                 cut.games += 1
-                self.games.append((bucket, plies))
+                self.games.append((name, plies, self.scan.files[file].origin))
                 cut.positions += plies
                 offset += len(line) + 1
             cut.end = offset
@@ -236,26 +337,25 @@ class _SourceScan:
 
     def kifu(self, paths: list[Path]) -> None:
         """Single-game files: several to a segment."""
-        first = len(self.index.files)
+        first = len(self.scan.files)
         positions, start, start_game = 0, 0, len(self.games)
         for number, path in enumerate(paths):
             self._new_file(path, KIFU)
             for _line, game in read_games(path):
-                plies, bucket = (
-                    (0, UNREADABLE) if isinstance(game, Refusal) else (game.total, game.bucket)
-                )
-                self.games.append((bucket, plies))
+                plies, name = (0, 0) if isinstance(game, Refusal) else (game.total, game.hash)
+                self.games.append((name, plies, ""))
                 positions += plies
             if positions >= self.target or number == len(paths) - 1:
-                file = self.index.files[first + start]
+                file = self.scan.files[first + start]
                 segment = Segment(first + start, number - start + 1, 0, 0, 1, start_game, positions)
                 file.segments.append(segment)
                 self.segments.append(segment)
                 positions, start, start_game = 0, number + 1, len(self.games)
 
     def _new_file(self, path: Path, kind: str) -> int:
-        self.index.files.append(DataFile(str(path), kind))
-        return len(self.index.files) - 1
+        size = path.stat().st_size
+        self.scan.files.append(DataFile(str(path), kind, origin_of(path.parent), size))
+        return len(self.scan.files) - 1
 
     def _blocks(self, path: Path) -> Iterator[tuple[int, int, list[bytes]]]:
         """(byte offset and number of the first line, lines without their ends) of a text file."""
@@ -266,7 +366,7 @@ class _SourceScan:
                     data = stream.read1(1 << 20)  # type: ignore[attr-defined]
                 except DAMAGED as error:
                     bad = Refusal(str(path), number, str(error), "damaged file")
-                    self.index.bad.append(bad)
+                    self.scan.bad.append(bad)
                     return  # The line that was cut is not whole: it goes too.
                 if not data:
                     break
@@ -295,7 +395,7 @@ class _Cut:
                 self._file, 1, self._offset, size, self._line, self._game, self.positions
             )
             self._scan.segments.append(segment)
-            self._scan.index.files[self._file].segments.append(segment)
+            self._scan.scan.files[self._file].segments.append(segment)
         self._offset, self._line = offset, next_line
         self._game += self.games
         self.positions = self.games = 0

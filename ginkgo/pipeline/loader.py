@@ -10,7 +10,6 @@ takes it.
 
 from __future__ import annotations
 
-import math
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -127,8 +126,9 @@ class Loader:
             )
         self.index, self.config = index, config
         self._say, self._ahead = say, ahead
-        self._parse = replace(config.parse, seed=config.seed)
+        self._parse = replace(config.parse, seed=config.seed, left_out=index.left_out)
         self.dropped = Dropped()
+        self.error: BaseException | None = None
         self._segments = [
             (number, part)
             for number, source in enumerate(index.sources)
@@ -285,7 +285,7 @@ class Loader:
         source, segment = self._segments[number]
         files = self.index.files[segment.file : segment.file + segment.files]
         paths = tuple(file.path for file in files)
-        buckets = self.index.sources[source].buckets
+        buckets = self.index.buckets(source, segment)
         return Job(count, epoch, files[0].kind, paths, segment, source, buckets, wanted)
 
     def _segments_of(self, keys: NDArray[np.uint64]) -> list[tuple[int, NDArray[np.uint64]]]:
@@ -319,6 +319,7 @@ class Loader:
                     self._advance()
             self._put(_End())
         except BaseException as error:  # handed to the thread that asks for batches
+            self.error = error
             self._put(_End(error))
 
     def _put(self, item: Batch | _End) -> None:
@@ -443,6 +444,7 @@ class Loader:
             "parse": {
                 name: list(value) if isinstance(value, tuple) else value
                 for name, value in vars(self._parse).items()
+                if name != "left_out"
             },
         }
 
@@ -493,9 +495,3 @@ def _joined(blocks: list[Block]) -> Block:
         sizes = np.concatenate([np.diff(block.offsets) for block in blocks])  # type: ignore
         joined.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     return joined
-
-
-def epoch_batches(index: Index, batch_size: int, keep: int = 0) -> int:
-    """Batches per epoch before filters, for progress bars."""
-    per_game = min(index.positions_per_game, keep) if keep else index.positions_per_game
-    return max(1, math.ceil(index.games * per_game / batch_size))

@@ -35,6 +35,8 @@ class ParseOptions:
     keep: int = 0
     """Positions kept per game, drawn anew each epoch; 0 keeps all."""
     seed: int = 0
+    left_out: frozenset[int] = frozenset()
+    """Hashes of games that are not used: they are held out in another source."""
     features: str = "dlshogi119"
     """`ginkgo148` has its plane indices filled in here; `dlshogi119` needs nothing."""
 

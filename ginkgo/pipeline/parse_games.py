@@ -134,7 +134,7 @@ class _Replay:
 
 
 def parse_games(
-    games: Iterable[tuple[int, int, Game | Refusal]],
+    games: Iterable[tuple[int, int, Game | Refusal | None]],
     options: ParseOptions,
     *,
     path: str,
@@ -148,16 +148,21 @@ def parse_games(
 
     Args:
         games: (file number, line or number in the file, the game or why it cannot be read).
-            Games are numbered from `first_game` on in this order, the unreadable ones too.
+            Games are numbered from `first_game` on in this order, unreadable ones and None
+            (a blank line) too.
     """
     replay, bad = _Replay(options), []
     wanted_set = None if wanted is None else set(wanted.tolist())
     for number, (file, line, game) in enumerate(games, first_game):
+        if game is None:
+            continue
         if isinstance(game, Refusal):
             bad.append(game)
             continue
-        if buckets != (0, BUCKETS) and not buckets[0] <= game.bucket < buckets[1]:
-            continue
+        if buckets != (0, BUCKETS) or options.left_out:
+            name = game.hash
+            if not buckets[0] <= name % BUCKETS < buckets[1] or name in options.left_out:
+                continue
         if options.endings and game.end not in options.endings:
             continue
         if len(game.moves) > MAX_PLIES:

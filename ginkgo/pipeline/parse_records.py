@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cshogi
 import numpy as np
@@ -38,7 +38,7 @@ from ginkgo.pipeline.parse import (
     make_key,
     with_codes,
 )
-from ginkgo.records import Refusal, split_bucket
+from ginkgo.records import Refusal, game_hash
 from ginkgo.records.split import BUCKETS
 
 #: How many fields a record has without its keys: board, side to move, hands, ply, total, move,
@@ -51,7 +51,7 @@ def split_line(line: bytes) -> list[bytes]:
 
     A malformed line has fewer than eight.
     """
-    fields = line.replace(b" ", b",", 3).split(b",", FIELDS)
+    fields = line.rstrip(b"\r").replace(b" ", b",", 3).split(b",", FIELDS)
     if len(fields) == FIELDS:
         fields.append(b"")
     return fields
@@ -84,8 +84,8 @@ class _Keys(NamedTuple):
 
 
 def _read_keys(text: bytes) -> _Keys:
-    found = {}
-    for item in text.rstrip(b"\r").split(b","):
+    found: dict[str, Any] = {}
+    for item in text.split(b","):
         key, _, value = item.partition(b"=")
         match key:
             case b"start" | b"rate" | b"score":
@@ -142,16 +142,16 @@ class GameCutter:
         return found
 
 
-def records_bucket(rows: Sequence[list[bytes]]) -> int:
-    """The split bucket of a game that is only known by its records (split by `split_line`).
+def records_hash(rows: Sequence[list[bytes]]) -> int:
+    """The hash of a game that is only known by its records (split by `split_line`).
 
-    Equals `Game.bucket` where all its plies are there.
+    Equals `Game.hash` where all its plies are there.
     """
     whole = [row for row in rows if len(row) > FIELDS]
     if not whole:
         return 0
     start = b" ".join(whole[0][:3]).decode("utf-8", "replace")
-    return split_bucket(start, [row[5].decode("utf-8", "replace") for row in whole])
+    return game_hash(start, [row[5].decode("utf-8", "replace") for row in whole])
 
 
 def parse_records(
@@ -185,10 +185,13 @@ def parse_records(
     rows = [split_line(line) for line in lines]
     games = np.maximum(np.cumsum(GameCutter().starts(rows)) - 1, 0)
     used = np.ones(len(rows), bool)
-    if buckets != (0, BUCKETS):
+    if buckets != (0, BUCKETS) or options.left_out:
         bounds = [0, *(np.flatnonzero(np.diff(games)) + 1).tolist(), len(rows)]
         for low, high in itertools.pairwise(bounds):
-            used[low:high] = buckets[0] <= records_bucket(rows[low:high]) < buckets[1]
+            name = records_hash(rows[low:high])
+            used[low:high] = (
+                buckets[0] <= name % BUCKETS < buckets[1] and name not in options.left_out
+            )
     fits = np.fromiter((len(row) > FIELDS for row in rows), bool, len(rows))
     if not _is_utf8(b"\n".join(lines)):
         fits &= [_is_utf8(line) for line in lines]
@@ -201,7 +204,8 @@ def parse_records(
     readable = (columns >= 0).all(axis=1)
     for index in places[~readable].tolist():
         refuse(index, *_fault(lines[index]))
-    columns[:, 1] -= keys_read["start"] - 1  # from the ply that SFEN states to the game's own
+    # From the ply that the SFEN states to the game's own, which begins with 1.
+    columns[:, 1] = np.maximum(columns[:, 1] - (keys_read["start"] - 1), 1)
     chosen = readable & _passes(columns, keys_read, options)
     keys = (make_key(file, first_line) + (places << 10)).astype(np.uint64)
     if wanted is not None:
@@ -255,7 +259,7 @@ def _decode_columns(
     columns[:, 5] = games
     hands, well = decode_hands(list(hand))
     columns[~well, 0] = -1
-    read = [keys[text.rstrip(b"\r")] for text in tail]
+    read = [keys[text] for text in tail]
     arrays = {
         "start": np.fromiter((item.start for item in read), np.int64, count),
         "rate": np.fromiter((item.rate for item in read), np.float64, count),

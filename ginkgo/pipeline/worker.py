@@ -19,16 +19,20 @@ from numpy.typing import NDArray
 from ginkgo.errors import GinkgoError
 from ginkgo.features.position import POSITION
 from ginkgo.pipeline.index import GAMES, KIFU, Segment
-from ginkgo.pipeline.parse import Block, ParseOptions
+from ginkgo.pipeline.parse import Block, ParseOptions, with_codes
 from ginkgo.pipeline.parse_games import parse_games
 from ginkgo.pipeline.parse_records import parse_records
 from ginkgo.records import Game, Refusal
-from ginkgo.records.files import DAMAGED, is_compressed, open_binary
+from ginkgo.records.files import BOM, DAMAGED, is_compressed, open_binary
 from ginkgo.records.sources import game_from_line, read_games
 
-#: Bytes of sparse plane codes that a position can need at the most: 593 own moves, as many of
-#: the opponent's, 40 placements, two bytes each.
+#: Bytes of sparse plane codes that a position of a game hardly ever exceeds (220 codes of two
+#: bytes are usual). A block that needs more goes through the pipe.
 CODE_BYTES = 2560
+
+
+#: A worker's first message.
+READY = "ready"
 
 
 @dataclass(frozen=True)
@@ -56,12 +60,20 @@ class Done:
     codes: int
     """Number of sparse codes, -1 where the features need none."""
     bad: list[Refusal]
+    block: Block | None = None
+    """The block itself, in the rare case that it does not fit into its slot."""
 
 
 def slot_bytes(positions: int, sparse: bool) -> int:
     """Shared memory that a block of so many positions needs."""
     row = POSITION.itemsize + 8 + (8 + CODE_BYTES if sparse else 0)
     return (positions + 1) * row + 64
+
+
+def block_bytes(block: Block) -> int:
+    """Shared memory that a block needs."""
+    parts = [block.positions, block.keys, block.codes, block.offsets]
+    return sum(part.nbytes for part in parts if part is not None)
 
 
 def write_block(memory: memoryview, block: Block) -> tuple[int, int]:
@@ -94,6 +106,12 @@ def read_block(memory: memoryview, rows: int, codes: int) -> Block:
         return Block(positions, keys)
     offsets = take(np.dtype(np.int64), rows + 1)
     return Block(positions, keys, take(np.dtype(np.uint16), codes), offsets)
+
+
+def empty_block(options: ParseOptions, bad: Refusal) -> Block:
+    """What a segment gives that cannot be read at all."""
+    block = Block(np.zeros(0, POSITION), np.zeros(0, np.uint64), bad=[bad])
+    return with_codes(block, options)
 
 
 class SegmentReader:
@@ -165,6 +183,8 @@ def run_job(job: Job, options: ParseOptions, reader: SegmentReader) -> Block:
         games = _kifu_games(job.paths, segment.file)
         return parse_games(games, options, **common)  # type: ignore[arg-type]
     text = reader.read(path, segment)
+    if segment.line == 1:
+        text = text.removeprefix(BOM)
     lines = text.removesuffix(b"\n").split(b"\n")
     if job.kind == GAMES:
         games = _line_games(lines, path, segment)
@@ -180,14 +200,15 @@ def run_job(job: Job, options: ParseOptions, reader: SegmentReader) -> Block:
 
 def _line_games(
     lines: list[bytes], path: str, segment: Segment
-) -> Iterator[tuple[int, int, Game | Refusal]]:
+) -> Iterator[tuple[int, int, Game | Refusal | None]]:
     for number, line in enumerate(lines, segment.line):
-        yield segment.file, number, game_from_line(path, number, line)
+        game = game_from_line(path, number, line) if line.strip() else None
+        yield segment.file, number, game
 
 
 def _kifu_games(
     paths: tuple[str, ...], first_file: int
-) -> Iterator[tuple[int, int, Game | Refusal]]:
+) -> Iterator[tuple[int, int, Game | Refusal | None]]:
     for file, path in enumerate(paths, first_file):
         for number, (_line, game) in enumerate(read_games(path), 1):
             yield file, number, game
@@ -202,14 +223,18 @@ def worker_main(
     memory = shared_memory.SharedMemory(memory_name)
     reader, slot = SegmentReader(), 0
     try:
+        pipe.send(READY)
         while True:
             job: Job = pipe.recv()
             try:
                 block = run_job(job, options, reader)
             except GinkgoError as error:
                 bad = Refusal(job.paths[0], job.segment.line, str(error), "unreadable file")
-                block = Block(np.zeros(0, POSITION), np.zeros(0, np.uint64), bad=[bad])
+                block = empty_block(options, bad)
             assert memory.buf is not None
+            if block_bytes(block) > slot_size:
+                pipe.send(Done(job.number, slot, 0, -1, block.bad, block))
+                continue
             view = memory.buf[slot * slot_size : (slot + 1) * slot_size]
             rows, codes = write_block(view, block)
             view.release()

@@ -14,18 +14,25 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from multiprocessing import connection, shared_memory
 
-import numpy as np
-
 from ginkgo.errors import GinkgoError
-from ginkgo.features.position import POSITION
 from ginkgo.pipeline.parse import Block, ParseOptions
-from ginkgo.pipeline.worker import Done, Job, SegmentReader, read_block, run_job, worker_main
+from ginkgo.pipeline.worker import (
+    READY,
+    Job,
+    SegmentReader,
+    empty_block,
+    read_block,
+    run_job,
+    worker_main,
+)
 from ginkgo.records import Refusal
 
 #: Jobs that a worker holds at a time, and blocks of shared memory that it writes in turn.
 _JOBS_PER_WORKER = 2
 #: A job that has killed so many workers is given up.
 _DEATHS_PER_JOB = 3
+#: So many workers in a row that die before they say a word: something is wrong with all of them.
+_FALSE_STARTS = 3
 
 
 class _Worker:
@@ -35,6 +42,7 @@ class _Worker:
         self.slot_size = slot_size
         self.memory = shared_memory.SharedMemory(create=True, size=slot_size * _JOBS_PER_WORKER)
         self.jobs: deque[Job] = deque()
+        self.ready = False
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(
@@ -99,6 +107,7 @@ class Workers:
         self._waiting: deque[Job] = deque()
         self._done: dict[int, Block] = {}
         self._deaths: dict[int, int] = {}
+        self._false_starts = 0
         self._window = 2 * count + 2
         self._closed = threading.Event()
         self.workers: list[_Worker] = []
@@ -134,7 +143,8 @@ class Workers:
         try:
             return run_job(job, self._options, self._reader)
         except GinkgoError as error:
-            return _empty_block("unreadable file", job, str(error), self._options)
+            bad = Refusal(job.paths[0], job.segment.line, str(error), "unreadable file")
+            return empty_block(self._options, bad)
 
     def _dispatch(self) -> None:
         """Hand out jobs to workers that can take one more."""
@@ -156,14 +166,17 @@ class Workers:
         for pipe in connection.wait(list(by_pipe), timeout=0.2):
             worker = by_pipe[pipe]  # type: ignore[index]
             try:
-                done: Done = worker.pipe.recv()
+                done = worker.pipe.recv()
             except (EOFError, OSError):  # its end of the pipe closed: it has died
                 self._replace(worker)
+                continue
+            if done == READY:
+                worker.ready, self._false_starts = True, 0
                 continue
             start = done.slot * worker.slot_size
             assert worker.memory.buf is not None
             view = worker.memory.buf[start : start + worker.slot_size]
-            block = read_block(view, done.rows, done.codes)
+            block = done.block or read_block(view, done.rows, done.codes)
             view.release()
             block.bad = done.bad
             worker.jobs.popleft()
@@ -177,15 +190,21 @@ class Workers:
         code, jobs = worker.process.exitcode, list(worker.jobs)
         how = f"signal {-code}" if code is not None and code < 0 else f"status {code}"
         reading = f" while reading {jobs[0].paths[0]}" if jobs else ""
+        if not worker.ready:
+            self._false_starts += 1
+            if self._false_starts >= _FALSE_STARTS:
+                raise GinkgoError(
+                    f"reader processes end as soon as they start ({how}); a script that reads data "
+                    'must keep its work under `if __name__ == "__main__":`'
+                )
         self._say(f"worker {worker.process.pid} died ({how}){reading}; another takes its place")
         if jobs:
             first = jobs[0]
             self._deaths[first.number] = self._deaths.get(first.number, 0) + 1
             if self._deaths[first.number] >= _DEATHS_PER_JOB:
                 reason = f"reading it ended {_DEATHS_PER_JOB} workers; left out"
-                self._done[first.number] = _empty_block(
-                    "crashed the reader", first, reason, self._options
-                )
+                bad = Refusal(first.paths[0], first.segment.line, reason, "crashed the reader")
+                self._done[first.number] = empty_block(self._options, bad)
                 jobs = jobs[1:]
         self._waiting.extendleft(reversed(jobs))
         place = self.workers.index(worker)
@@ -204,11 +223,3 @@ class Workers:
         for worker in self.workers:
             worker.close()
         self.workers = []
-
-
-def _empty_block(kind: str, job: Job, reason: str, options: ParseOptions) -> Block:
-    block = Block(np.zeros(0, POSITION), np.zeros(0, np.uint64))
-    if options.features == "ginkgo148":
-        block.codes, block.offsets = np.zeros(0, np.uint16), np.zeros(1, np.int64)
-    block.bad = [Refusal(job.paths[0], job.segment.line, reason, kind)]
-    return block

@@ -14,7 +14,7 @@ from ginkgo.records.game import (
     WINNERS,
     Game,
     Refusal,
-    split_bucket,
+    game_hash,
 )
 from ginkgo.records.gameline import format_game_line, parse_game_line
 from ginkgo.records.sfenx import Record, format_record, parse_record
@@ -30,7 +30,7 @@ __all__ = [
     "Refusal",
     "format_game_line",
     "format_record",
+    "game_hash",
     "parse_game_line",
     "parse_record",
-    "split_bucket",
 ]

@@ -7,11 +7,12 @@ In: files of games. Out: a folder
     convert.json                what was asked for
     convert-report.json         what came of it
 
-Two passes: the first reads every game for its bucket, so that each source can be split by the
-rule that direct training uses as well; the second replays the games and writes the records. The
-parent reads lines and hands them out in chunks of 512 games, so that input of any size streams
-through and one large file keeps all processes busy; a chunk becomes one shard per split, which
-makes the output the same whatever the number of processes.
+Two passes: the first reads every game for its hash, so that each source can be split by the rule
+that direct training uses as well, and no game that one source holds out comes into another split
+through another source; the second replays the games and writes the records. The parent reads lines
+and hands them out in chunks of 512 games, so that input of any size streams through and one large
+file keeps all processes busy; a chunk becomes one shard per split, which makes the output the same
+whatever the number of processes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ import signal
 import sys
 import threading
 import time
-from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -34,11 +34,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
+import numpy as np
 import tyro
 
 from ginkgo.errors import GinkgoError
-from ginkgo.records.files import atomic_write, plain_suffix, write_text
-from ginkgo.records.game import ENDINGS, MAX_PLIES, SPLITS, Game
+from ginkgo.records.files import atomic_write, check_writable, plain_suffix, write_text
+from ginkgo.records.game import BUCKETS, ENDINGS, MAX_PLIES, SPLITS, Game
 from ginkgo.records.sfenx import Record, format_record
 from ginkgo.records.sources import (
     GAME_SUFFIXES,
@@ -54,6 +55,9 @@ from ginkgo.records.split import Split, choose_split
 
 #: Games (of single-game kifu: files) that become one shard.
 CHUNK_GAMES = 512
+
+#: Kind of refusal of a game that another source holds out. Nothing is wrong with the game.
+DUPLICATE = "duplicate"
 
 
 @dataclass(frozen=True)
@@ -165,20 +169,25 @@ def read_chunk(chunk: Chunk) -> Iterator[tuple[str, int, Game | Refusal]]:
 # --- the two passes over a chunk --------------------------------------------------------------
 
 
-def chunk_buckets(chunk: Chunk) -> tuple[str, array[int], list[Refusal]]:
-    """First pass: source, buckets of the readable games, and what was unreadable."""
-    buckets, refused = array("H"), []
+def chunk_hashes(chunk: Chunk) -> tuple[str, np.ndarray, list[Refusal]]:
+    """First pass: source, hashes of the readable games, and what was unreadable."""
+    hashes, refused = [], []
     for _file, _line, game in read_chunk(chunk):
         _check_stop()
         if isinstance(game, Refusal):
             refused.append(game)
         else:
-            buckets.append(game.bucket)
-    return chunk.source, buckets, refused
+            hashes.append(game.hash)
+    return chunk.source, np.array(hashes, np.uint64), refused
 
 
-def write_chunk(chunk: Chunk, split: Split, config: ConvertConfig) -> ChunkResult:
+def write_chunk(
+    chunk: Chunk, split: Split, config: ConvertConfig, held: dict[int, str]
+) -> ChunkResult:
     """Second pass: replay the games and write a shard per split.
+
+    Args:
+        held: games that belong to another source, by hash, and why: see `held_elsewhere`.
 
     Raises:
         GinkgoError: a file cannot be written.
@@ -197,6 +206,8 @@ def write_chunk(chunk: Chunk, split: Split, config: ConvertConfig) -> ChunkResul
             result.refused.append(lines)
         elif not lines:
             result.left_out += 1
+        elif held and (reason := held.get(game.hash)):
+            result.refused.append(Refusal(file, line, reason, DUPLICATE))
         else:
             where = split.of(game.bucket)
             shard = result.shards.setdefault(where, Shard(name, 0, 0))
@@ -397,22 +408,29 @@ def convert(config: ConvertConfig) -> dict[str, Any]:
 
     Raises:
         GinkgoError: a path that does not exist, a folder that holds other records, a full disk,
-            or with `strict` the first game that cannot be used. No records are left then.
+            or with `strict` the first game that cannot be used. No records are left then. Or
+            `config.report` could not be written at the end: the records are complete then.
     """
     config = _checked(config)
     sources = find_sources(config.sources, GAME_SUFFIXES)
+    if config.report:
+        check_writable(config.report)
     out = Path(config.out)
+    unreported: GinkgoError | None = None
     _make_room(out, config.overwrite)
     tallies = {source.name: _Tally() for source in sources}
     try:
         with _Progress() as progress, _Pool(config.workers) as pool:
-            _choose_splits(config, sources, tallies, pool, progress)
-            _write_records(config, sources, tallies, pool, progress)
+            held = _choose_splits(config, sources, tallies, pool, progress)
+            _write_records(config, sources, tallies, held, pool, progress)
         report = _report(tallies)
         text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
         write_text(out / "convert-report.json", text)
         if config.report:
-            write_text(config.report, text)
+            try:
+                write_text(config.report, text)
+            except GinkgoError as error:
+                unreported = error
         write_text(out / "convert.json", json.dumps(dataclasses.asdict(config), indent=1) + "\n")
         for split in SPLITS:
             write_text(out / split / "manifest.json", _manifest(tallies, split))
@@ -420,6 +438,8 @@ def convert(config: ConvertConfig) -> dict[str, Any]:
         # Half a conversion would look like a whole one.
         _remove_records(out)
         raise
+    if unreported is not None:
+        raise GinkgoError(f"{unreported} (the records in {out} are complete)") from unreported
     return report
 
 
@@ -472,37 +492,92 @@ def _choose_splits(
     tallies: dict[str, _Tally],
     pool: _Pool,
     progress: _Progress,
-) -> None:
+) -> dict[tuple[str, int], dict[int, str]]:
+    """First pass: sets the splits of the tallies.
+
+    Returns:
+        by source and number of a chunk the games in it that belong to another source.
+    """
     progress.phase("reading games")
-    buckets = {source.name: array("H") for source in sources}
+    chunks: dict[str, list[np.ndarray]] = {source.name: [] for source in sources}
     calls = ((chunk, ()) for source in sources for chunk in cut_chunks(source))
-    for name, found, refused in pool.map(chunk_buckets, calls):
-        buckets[name].extend(found)
+    for name, found, refused in pool.map(chunk_hashes, calls):
+        chunks[name].append(found)
         progress.advance(len(found) + len(refused))
         if config.strict and refused:
             raise _strict(refused[0])
+    hashes = {
+        name: np.concatenate([np.zeros(0, np.uint64), *found]) for name, found in chunks.items()
+    }
     for name, tally in tallies.items():
-        tally.split = choose_split(buckets[name], config.val_fraction)
+        tally.split = choose_split(hashes[name] % np.uint64(BUCKETS), config.val_fraction)
+    held: dict[tuple[str, int], dict[int, str]] = {}
+    elsewhere = held_elsewhere(hashes, {name: tally.split for name, tally in tallies.items()})
+    for name, games in elsewhere.items():
+        for number, found in enumerate(chunks[name] if games else ()):
+            if here := {game: games[game] for game in found.tolist() if game in games}:
+                held[name, number] = here
+    return held
+
+
+def held_elsewhere(
+    hashes: dict[str, np.ndarray], splits: dict[str, Split]
+) -> dict[str, dict[int, str]]:
+    """Games that would be in one split through one source and in another through another.
+
+    Such a game is kept where the strictest of its splits is (test before val before train).
+
+    Args:
+        hashes: of the games of each source.
+        splits: the thresholds of each source.
+
+    Returns:
+        by source and hash the games to leave out there, and why.
+    """
+    names = list(hashes)
+    distinct = [np.unique(hashes[name]) for name in names]
+    found, counts = np.unique(np.concatenate(distinct), return_counts=True)
+    shared = found[counts > 1]
+    if not len(shared):
+        return {}
+    buckets = (shared % np.uint64(BUCKETS)).astype(np.int64)
+    #: By source and game: number of the split; -1: not in that source.
+    ranks = np.full((len(names), len(shared)), -1, np.int8)
+    for row, name, own in zip(ranks, names, distinct, strict=True):
+        here = np.isin(shared, own, assume_unique=True)
+        split = splits[name]
+        row[here] = (1 * (buckets < split.test) + (buckets < split.val))[here]
+    strictest, keeper = ranks.max(0), ranks.argmax(0)
+    reasons = [[f"held out as {split} in source {name}" for split in SPLITS] for name in names]
+    return {
+        name: {
+            int(shared[game]): reasons[keeper[game]][strictest[game]]
+            for game in np.flatnonzero((row >= 0) & (row < strictest))
+        }
+        for name, row in zip(names, ranks, strict=True)
+    }
 
 
 def _write_records(
     config: ConvertConfig,
     sources: list[Source],
     tallies: dict[str, _Tally],
+    held: dict[tuple[str, int], dict[int, str]],
     pool: _Pool,
     progress: _Progress,
 ) -> None:
     progress.phase("writing records", progress.done)
     calls = (
-        (chunk, (tallies[source.name].split, config))
+        (chunk, (tallies[source.name].split, config, held.get((source.name, chunk.number), {})))
         for source in sources
         for chunk in cut_chunks(source)
     )
     shown: set[str] = set()
     for result in pool.map(write_chunk, calls):
         tally = tallies[result.source]
-        if config.strict and result.refused:
-            raise _strict(result.refused[0])
+        unusable = [refusal for refusal in result.refused if refusal.kind != DUPLICATE]
+        if config.strict and unusable:
+            raise _strict(unusable[0])
         for refusal in result.refused:
             if refusal.kind not in shown:
                 shown.add(refusal.kind)
@@ -639,7 +714,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         the exit status: 0; 1 where no position came out; 130 after Ctrl-C.
 
     Raises:
-        GinkgoError: a user's mistake.
+        GinkgoError: a user's mistake, or a report that could not be written.
     """
     config = tyro.cli(
         ConvertConfig, prog="ginkgo convert", args=argv, config=(tyro.conf.FlagCreatePairsOff,)

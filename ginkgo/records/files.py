@@ -7,6 +7,7 @@ compression, and atomically replaced files.
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import gzip
 import io
@@ -19,6 +20,9 @@ from typing import IO, Any
 import zstandard
 
 from ginkgo.errors import GinkgoError
+
+#: What some programs put before UTF-8 text.
+BOM = b"\xef\xbb\xbf"
 
 COMPRESSIONS = (".gz", ".zst")
 
@@ -51,12 +55,13 @@ def find_files(paths: Sequence[str | Path], suffixes: Sequence[str]) -> list[Pat
     """All files with one of `suffixes` (compressed or not) at `paths`.
 
     A path may be a file (taken whatever its suffix), a directory (searched with its
-    subdirectories) or a glob pattern. The result is sorted and holds each file once.
+    subdirectories) or a glob pattern. The files of each path are sorted. A file that is met more
+    than once (as a relative and an absolute path, through a link) keeps its first spelling.
 
     Raises:
         GinkgoError: a path does not exist, or holds no file of these kinds.
     """
-    found: dict[Path, None] = {}
+    found: dict[str, Path] = {}
     for path in paths:
         candidates = [Path(path)]
         if not candidates[0].exists():
@@ -75,8 +80,10 @@ def find_files(paths: Sequence[str | Path], suffixes: Sequence[str]) -> list[Pat
                 inside.append(candidate)
         if not inside:
             raise GinkgoError(f"{path}: no {' or '.join(suffixes)} file in it")
-        found.update(dict.fromkeys(sorted(inside)))
-    return list(found)
+        for file in sorted(inside):
+            # Unlike `Path.resolve` this takes links that lead in a circle.
+            found.setdefault(os.path.realpath(file), file)
+    return list(found.values())
 
 
 def open_binary(path: str | Path) -> IO[bytes]:
@@ -147,6 +154,30 @@ class _WhatIsThere(io.RawIOBase):
         super().close()
 
 
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+
+
+def check_writable(path: str | Path) -> None:
+    """Find out before the work that `atomic_write` could not keep its result.
+
+    Makes the directories that lead to the file; the file itself stays as it is.
+
+    Raises:
+        GinkgoError: the file cannot be written.
+    """
+    path = Path(path)
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = _temporary(path)
+        temporary.touch()
+        temporary.unlink()
+    except OSError as error:
+        raise GinkgoError(f"{path}: cannot write: {error.strerror or error}") from error
+
+
 @contextlib.contextmanager
 def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
     """A binary file that appears under its name only when it is complete.
@@ -158,7 +189,7 @@ def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
         GinkgoError: the file cannot be written (disk full, no permission).
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = _temporary(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(temporary, "wb") as raw:

@@ -21,6 +21,9 @@ ENDINGS = (
 #: The longest game that is kept, in plies, wherever nothing else is given.
 MAX_PLIES = 512
 
+#: Into how many parts games are hashed for the split.
+BUCKETS = 10_000
+
 SPLITS = ("train", "val", "test")
 
 
@@ -55,9 +58,14 @@ class Game:
         return len(self.moves)
 
     @property
+    def hash(self) -> int:
+        """What names the game whatever file, format or source it comes from: see `game_hash`."""
+        return game_hash(self.start, self.moves)
+
+    @property
     def bucket(self) -> int:
-        """The number in [0, 10000) that decides the split: see `split_bucket`."""
-        return split_bucket(self.start, self.moves)
+        """The number in [0, 10000) that decides the split."""
+        return self.hash % BUCKETS
 
 
 @dataclass(frozen=True)
@@ -79,15 +87,15 @@ class Refusal:
         return f"{self.file}:{self.line}: {self.kind}: {self.reason}"
 
 
-def split_bucket(start: str, moves: Sequence[str]) -> int:
-    """A game's place in [0, 10000), from its start position and moves alone.
+def game_hash(start: str, moves: Sequence[str]) -> int:
+    """64 bits from a game's start position and moves alone; modulo `BUCKETS` it decides the split.
 
-    The same game gets the same place whatever file, format or source it comes from: board,
-    side to move and hands are hashed, ply number and names are not.
+    The same game has the same hash whatever file, format or source it comes from: board, side
+    to move and hands are hashed, ply number and names are not.
 
-    >>> split_bucket(STARTPOS, ["7g7f", "3c3d"])
+    >>> game_hash(STARTPOS, ["7g7f", "3c3d"]) % BUCKETS
     6925
     """
     text = " ".join(["ginkgo1", *start.split()[:3], *moves])
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") % 10_000
+    return int.from_bytes(digest, "little")

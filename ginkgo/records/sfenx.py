@@ -3,11 +3,11 @@
     sfen,total,move,winner[,key=value]...
 
 `sfen` is the position before `move`, with its ply; `total` the plies of the game; `winner` is
-`b`, `w`, `d` or `-`. Known keys: `game end rate score policy`. A reader that knows only the
+`b`, `w`, `d` or `-`. Known keys: `game end start rate score policy`. A reader that knows only the
 first four fields still works.
 
-In: a line. Out: a `Record`, and back. `ginkgo.pipeline.parse` reads whole blocks of these lines
-at once and much faster; this module is the definition that it is tested against.
+In: a line. Out: a `Record`, and back. `ginkgo.pipeline.parse_records` reads whole blocks of these
+lines at once and much faster; this module is the definition that it is tested against.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which split a game belongs to: train, validation (early stopping) or test (reported).
 
-In: the buckets of a source's games (`split_bucket`). Out: two thresholds, and a split by bucket.
+In: the buckets of a source's games (`Game.bucket`). Out: two thresholds, and a split by bucket.
 One function for `ginkgo convert` and for training directly on game files.
 """
 
@@ -11,9 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ginkgo.records.game import SPLITS
-
-BUCKETS = 10_000
+from ginkgo.records.game import BUCKETS, SPLITS
 
 
 @dataclass(frozen=True)

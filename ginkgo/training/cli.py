@@ -10,7 +10,7 @@ from typing import Literal
 
 import tyro
 
-from ginkgo.training.config import TrainConfig
+from ginkgo.training.config import TrainConfig, check
 
 
 def main(
@@ -33,7 +33,8 @@ def main(
     config = tyro.cli(TrainConfig, prog=program, args=argv)
     if heads and config.heads == TrainConfig.heads:
         config = replace(config, heads=heads)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    check(config)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # TensorFlow gives every large tensor back to the system and asks for it anew, and each time
     # the pages have to be cleared; its pooling allocator trains up to three times as fast here.
     os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")

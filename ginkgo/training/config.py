@@ -1,12 +1,30 @@
-"""The configuration of a training run: one dataclass, from which the command line is made."""
+"""The configuration of a training run: one dataclass, from which the command line is made.
+
+`check` refuses what cannot work. Nothing here imports TensorFlow, so that a mistake is answered
+at once.
+"""
 
 from __future__ import annotations
 
+import difflib
+import math
+import os
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NoReturn
 
 import tyro
+
+from ginkgo.errors import GinkgoError
+from ginkgo.records.game import ENDINGS
+
+#: Activation functions by their Keras names.
+ACTIVATIONS = (
+    *("relu", "silu", "gelu", "elu", "selu", "leaky_relu", "tanh", "mish", "hard_silu"),
+    *("swish", "softplus"),
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +71,7 @@ class TrainConfig:
     ema: float = 0.999
     """Decay of the weight average that is evaluated and kept as the model; 0: no average."""
     mirror: bool = True
-    """Mirror half of each batch left to right."""
+    """Mirror half of each batch left to right; positions of ginkgo148 are never mirrored."""
     label_smoothing: float = 0.0
     """Share of the target that is spread over all classes."""
     value_weight: float = 1.0
@@ -108,3 +126,114 @@ class TrainConfig:
     """Go on from the last checkpoint of the run, inside the epoch where it stopped."""
     report: Path | None = None
     """Write the final figures to this JSON file."""
+
+
+# --- what cannot work -------------------------------------------------------------------------
+
+_AT_LEAST = {
+    **dict.fromkeys(("epochs", "steps", "keep", "workers", "eval_every", "patience"), 0),
+    **dict.fromkeys(("checkpoint_every", "weight_decay", "clip", "min_rating"), 0),
+    **dict.fromkeys(("min_ply", "val_positions", "test_positions"), 1),
+    # Batch normalisation needs two.
+    "batch_size": 2,
+}
+_ABOVE_ZERO = ("learning_rate", "value_weight")
+_SHARES = ("warmup", "ema", "label_smoothing")
+# Seeds as NumPy and TensorFlow take them; above .45 validation and test leave no games to train on.
+_RANGES = {"seed": (0, 2**32 - 1), "val_fraction": (0, 0.45)}
+
+
+def check(config: TrainConfig) -> None:
+    """Refuse values that cannot work, as far as they show without the data.
+
+    Raises:
+        GinkgoError: the option as typed, and what was expected.
+    """
+    _check_numbers(config)
+    _check_choices(config)
+    _check_places(config)
+
+
+def _check_numbers(config: TrainConfig) -> None:
+    for name, value in vars(config).items():
+        if isinstance(value, float) and not math.isfinite(value):
+            _refuse(name, value, "expected a finite number")
+    for name, least in _AT_LEAST.items():
+        value = getattr(config, name)
+        if value < least:
+            _refuse(name, value, f"expected at least {least}")
+    for name in _ABOVE_ZERO:
+        value = getattr(config, name)
+        if value <= 0:
+            _refuse(name, value, "expected more than 0")
+    for name in _SHARES:
+        value = getattr(config, name)
+        if not 0 <= value < 1:
+            _refuse(name, value, "expected at least 0 and less than 1")
+    for name, (low, high) in _RANGES.items():
+        value = getattr(config, name)
+        if not low <= value <= high:
+            _refuse(name, value, f"expected {low} to {high}")
+    if config.pool < config.batch_size:
+        _refuse("pool", config.pool, f"expected at least --batch-size {config.batch_size}")
+    if not 0 <= config.min_fill <= config.pool:
+        _refuse("min_fill", config.min_fill, f"expected 0 to --pool {config.pool}")
+    if config.epochs and config.steps:
+        raise GinkgoError(f"--epochs {config.epochs} --steps {config.steps}: give one of them")
+
+
+def _check_choices(config: TrainConfig) -> None:
+    heads = " ".join(config.heads)
+    if not heads:
+        raise GinkgoError("--heads: expected some of policy value")
+    if len(set(config.heads)) < len(config.heads):
+        raise GinkgoError(f"--heads {heads}: expected each head once")
+    if config.best_by not in ("sum", *config.heads):
+        _refuse("best_by", config.best_by, f"expected sum or a head that is trained ({heads})")
+    if config.view == "after" and "policy" in config.heads:
+        _refuse("view", "after", "the policy head would see its move played; expected before")
+    if config.activation not in ACTIVATIONS:
+        _refuse("activation", config.activation, _near(config.activation, ACTIVATIONS))
+    for word in config.endings:
+        if word not in ENDINGS:
+            blanks = set(word.split(",")) <= set(ENDINGS)
+            hint = "expected blanks between endings" if blanks else _near(word, ENDINGS)
+            _refuse("endings", word, hint)
+
+
+def _check_places(config: TrainConfig) -> None:
+    if not config.data:
+        raise GinkgoError("no data given: expected files, directories or globs")
+    if not config.run or config.run.startswith(".") or set(config.run) & {"/", "\\"}:
+        _refuse("run", config.run, "expected a plain name; its folder is made in --runs")
+    directory = config.runs / config.run
+    for name, path in (("runs", config.runs), ("run", directory)):
+        place = _nearest(path)
+        if not os.path.isdir(place):
+            _refuse(name, getattr(config, name), f"{place} exists and is not a directory")
+        if not os.access(place, os.W_OK | os.X_OK):
+            _refuse(name, getattr(config, name), f"{place}: no permission to write")
+    if config.report is not None:
+        folder = config.report.parent
+        if os.path.isdir(config.report):
+            _refuse("report", config.report, "is a directory; expected a file")
+        # The run's own directory will be made.
+        if not os.path.isdir(folder) and folder not in (config.runs, directory):
+            _refuse("report", config.report, f"no directory {folder}")
+        if not os.access(_nearest(folder), os.W_OK | os.X_OK):
+            _refuse("report", config.report, f"{folder}: no permission to write")
+
+
+def _nearest(path: Path) -> Path:
+    """The path, or what exists of it."""
+    return next((place for place in (path, *path.parents) if os.path.lexists(place)), Path())
+
+
+def _near(word: str, words: Sequence[str]) -> str:
+    near = difflib.get_close_matches(word, words)
+    return f"did you mean {' or '.join(near)}?" if near else f"expected one of {' '.join(words)}"
+
+
+def _refuse(name: str, value: object, expected: str) -> NoReturn:
+    text = str(value).removesuffix(".0") if isinstance(value, float) else str(value)
+    raise GinkgoError(f"--{name.replace('_', '-')} {shlex.quote(text)}: {expected}")

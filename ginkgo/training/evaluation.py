@@ -76,7 +76,6 @@ class Evaluation:
         self.names = indices["val"].names
         self.best: list[np.ndarray] | None = None
         self.best_loss, self.best_step, self.since_best = float("inf"), 0, 0
-        self.stop = False
         self._last: dict[str, tuple[Block, Answers]] = {}
         self._judge_baselines()
 

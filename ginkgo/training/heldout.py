@@ -14,9 +14,10 @@ import numpy as np
 
 from ginkgo.errors import GinkgoError
 from ginkgo.features.position import POSITION
-from ginkgo.pipeline.index import Index, build_index, is_split_folder, split_folder
+from ginkgo.pipeline.index import Index, Scan
 from ginkgo.pipeline.parse import Block, ParseOptions
 from ginkgo.pipeline.worker import Job, SegmentReader, run_job
+from ginkgo.records import SPLITS
 
 
 def find_data(
@@ -26,32 +27,35 @@ def find_data(
     fraction: float,
     progress: Callable[[str], None] = lambda _text: None,
 ) -> dict[str, Index]:
-    """The indices of `train`, `val` and `test`.
+    """The indices of `train`, `val` and `test`; no game is in two of them.
 
     Folders that were split by `ginkgo convert` bring their neighbours; other files are split by
     game here; `val` and `test` replace the split's own.
 
     Raises:
-        GinkgoError: there is no data, or no held-out data.
+        GinkgoError: there is no data to train on, or none that is held out.
     """
-    indices = {"train": build_index(data, "train", fraction=fraction, progress=progress)}
-    folders = [split_folder(Path(path), "train") for path in data]
-    whole = all(is_split_folder(folder) for folder in folders)
-    for split, given in (("val", val), ("test", test)):
-        if given:
-            indices[split] = build_index(given, "all", progress=progress)
-        elif whole:
-            beside = [folder.parent / split for folder in folders]
-            beside = [folder for folder in beside if folder.exists()]
-            if not beside:
-                raise GinkgoError(f"{folders[0].parent}: no folder {split!r} beside {folders[0]}")
-            indices[split] = build_index(beside, "all", progress=progress)
+    scan = Scan(data, fraction=fraction, progress=progress)
+    given = {
+        split: Scan(paths, progress=progress)
+        for split, paths in (("val", val), ("test", test))
+        if paths
+    }
+    indices: dict[str, Index] = {}
+    held_out = np.zeros(0, np.uint64)
+    for split in ("test", "val", "train"):
+        if split in given:
+            indices[split] = given[split].given(split, held_out)
         else:
-            known = {source.name: source.split for source in indices["train"].sources}
-            indices[split] = build_index(
-                data, split, fraction=fraction, splits=known, progress=progress
-            )
-    return indices
+            indices[split] = scan.view(split, held_out)
+        if split != "train":
+            held_out = np.concatenate([held_out, given.get(split, scan).hashes(split)])
+    names = ", ".join(map(str, data))
+    if not indices["train"].games:
+        raise GinkgoError(f"{names}: no games to train on (are these held-out games?)")
+    if not indices["val"].games:
+        raise GinkgoError(f"{names}: too few games to hold some out: give more, or --val")
+    return {split: indices[split] for split in SPLITS}
 
 
 def load_block(index: Index, options: ParseOptions, limit: int = 0, seed: int = 0) -> Block:
@@ -61,38 +65,53 @@ def load_block(index: Index, options: ParseOptions, limit: int = 0, seed: int = 
         limit: at most about so many positions; where there are more, fewer of each game are
             taken (`keep`), so that as many games as possible are there. 0: all.
     """
+    options = replace(options, left_out=index.left_out)
     if limit and index.positions > limit:
         keep = max(1, limit // max(1, index.games))
         options = replace(options, keep=keep, seed=seed)
-    reader, blocks = SegmentReader(), []
-    count = 0
+    reader = SegmentReader()
+    return join_blocks([run_job(job, options, reader) for job in _jobs(index)], options)
+
+
+def _jobs(index: Index) -> list[Job]:
+    """All segments of an index, in order."""
+    jobs: list[Job] = []
     for source, entry in enumerate(index.sources):
         for segment in entry.segments:
             files = index.files[segment.file : segment.file + segment.files]
             paths = tuple(file.path for file in files)
-            job = Job(count, 0, files[0].kind, paths, segment, source, entry.buckets)
-            blocks.append(run_job(job, options, reader))
-            count += 1
-    return join_blocks(blocks, options)
+            buckets = index.buckets(source, segment)
+            jobs.append(Job(len(jobs), 0, files[0].kind, paths, segment, source, buckets))
+    return jobs
+
+
+def epoch_positions(index: Index, options: ParseOptions) -> float:
+    """About how many positions an epoch has, filters and `keep` applied.
+
+    The share that passes the filters is measured on a few segments.
+    """
+    plain = ParseOptions(features="dlshogi119")
+    filtered = replace(options, keep=0, features="dlshogi119")
+    share = 1.0
+    if replace(filtered, view="before", ply_weight=False, seed=0) != plain:
+        jobs = _jobs(index)
+        some = [jobs[n] for n in np.linspace(0, len(jobs) - 1, min(8, len(jobs))).astype(int)]
+        reader = SegmentReader()
+        there = sum(len(run_job(job, plain, reader).keys) for job in some)
+        left = sum(len(run_job(job, filtered, reader).keys) for job in some)
+        share = left / max(1, there)
+    per_game = index.positions_per_game * share
+    return max(1.0, index.games * (min(per_game, options.keep) if options.keep else per_game))
 
 
 def load_sample(index: Index, options: ParseOptions, limit: int, seed: int = 0) -> Block:
     """About `limit` positions from segments spread over the whole index."""
-    total = sum(len(source.segments) for source in index.sources)
-    keep = 8
-    wanted = max(1, round(limit / max(1, index.games * keep) * total))
-    rng = np.random.default_rng(seed)
-    sample = replace(options, keep=keep, seed=seed)
-    reader, blocks = SegmentReader(), []
-    jobs = []
-    for source, entry in enumerate(index.sources):
-        for segment in entry.segments:
-            files = index.files[segment.file : segment.file + segment.files]
-            paths = tuple(file.path for file in files)
-            jobs.append(Job(0, 0, files[0].kind, paths, segment, source, entry.buckets))
-    for number in sorted(rng.permutation(len(jobs))[:wanted]):
-        blocks.append(run_job(jobs[number], sample, reader))
-    return join_blocks(blocks, options)
+    keep, jobs = 8, _jobs(index)
+    wanted = max(1, round(limit / max(1, index.games * keep) * len(jobs)))
+    some = sorted(np.random.default_rng(seed).permutation(len(jobs))[:wanted].tolist())
+    sample = replace(options, keep=keep, seed=seed, left_out=index.left_out)
+    reader = SegmentReader()
+    return join_blocks([run_job(jobs[number], sample, reader) for number in some], options)
 
 
 def join_blocks(blocks: list[Block], options: ParseOptions) -> Block:

@@ -157,13 +157,6 @@ class Inference:
             outputs = self.call(compact(block, part))
             yield part, {head: logits.numpy() for head, logits in outputs.items()}
 
-    def win(self, block: Block) -> NDArray[np.float64]:
-        """(n,) probability that the mover wins."""
-        win = np.zeros(len(block.positions))
-        for part, outputs in self.batches(block):
-            win[part] = win_probability(outputs["value"])
-        return win
-
 
 def win_probability(logits: NDArray) -> NDArray[np.float64]:
     """Softmax over [wins, loses], the first: (n, 2) logits to (n,)."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -26,14 +27,14 @@ from ginkgo.errors import GinkgoError
 from ginkgo.features.labels import LABEL_SCHEME
 from ginkgo.models import build_network, model_name, parse_network, save_model
 from ginkgo.pipeline.index import Index
-from ginkgo.pipeline.loader import Loader, LoaderConfig, epoch_batches
+from ginkgo.pipeline.loader import Loader, LoaderConfig
 from ginkgo.pipeline.parse import ParseOptions
 from ginkgo.pipeline.tfdata import dataset_of
 from ginkgo.records.files import write_text
 from ginkgo.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from ginkgo.training.config import TrainConfig
 from ginkgo.training.evaluation import Evaluation
-from ginkgo.training.heldout import find_data
+from ginkgo.training.heldout import epoch_positions, find_data
 from ginkgo.training.monitor import InputClock, Progress, ScalarLog, plain
 from ginkgo.training.recipe import WeightAverage, choose_precision, learning_rate, make_optimizer
 from ginkgo.training.step import TrainStep, channels_of
@@ -45,7 +46,7 @@ LOG_EVERY = 10
 
 
 class Interrupted(Exception):
-    """Ctrl-C or SIGTERM arrived; the checkpoint is written."""
+    """Ctrl-C or SIGTERM arrived; if a step had been trained, there is a checkpoint of it."""
 
 
 class Trainer:
@@ -76,14 +77,20 @@ class Trainer:
         if config.epochs and config.steps:
             raise GinkgoError("--epochs and --steps: give one of them")
         self.step = self.samples = 0
-        self._counted = 0
+        self._counted = self._saved = 0
         self._wait_floor = 0.0
         self._stop_signal = 0
         self._resume_from = found
         self._setup_keras()
         self.parse = parse_options(config)
         plain(f"reading {', '.join(str(path) for path in config.data)}")
-        self.indices = find_data(config.data, config.val, config.test, config.val_fraction)
+        self.indices = find_data(
+            config.data,
+            config.val,
+            config.test,
+            config.val_fraction,
+            progress=lambda source: plain(f"  {source}"),
+        )
         self._build()
 
     def _setup_keras(self) -> None:
@@ -100,7 +107,7 @@ class Trainer:
         self.model = build_network(self.network, channels_of(config.features), config.heads)
         self.optimizer = make_optimizer(config, self.model)
         self.average = WeightAverage(self.model, config.ema) if config.ema else None
-        per_epoch = epoch_batches(train, config.batch_size, config.keep)
+        per_epoch = math.ceil(epoch_positions(train, self.parse) / config.batch_size)
         self.steps = config.steps or max(1, config.epochs or 3) * per_epoch
         self.eval_every = config.eval_every or max(1, self.steps // 20)
         self.checkpoint_every = config.checkpoint_every or self.eval_every
@@ -116,6 +123,7 @@ class Trainer:
                 raise GinkgoError(
                     f"{self._resume_from}: network {progress['network']}, not {self.network.name}"
                 )
+            self._saved = progress["step"]
             self.step, self.samples = progress["step"], progress["samples"]
             self.evaluation.restore(progress["evaluation"], best)
             plain(f"resuming after step {self.step:,} from {self._resume_from}")
@@ -140,16 +148,15 @@ class Trainer:
             Interrupted: Ctrl-C; a checkpoint has been written.
         """
         config = self.config
-        self.directory.mkdir(parents=True, exist_ok=True)
-        write_text(self.directory / "train.json", as_json(config))
-        parts = [
-            ScalarLog(self.directory / "logs", self, LOG_EVERY),
-            Progress(self),
-            *self._extra,
-        ]
-        callbacks = keras.callbacks.CallbackList(parts, model=self.model)
-        train_step = TrainStep(self.model, self.optimizer, self.average, config)
         try:
+            write_text(self.directory / "train.json", as_json(config))
+            parts = [
+                ScalarLog(self.directory / "logs", self, LOG_EVERY),
+                Progress(self),
+                *self._extra,
+            ]
+            callbacks = keras.callbacks.CallbackList(parts, model=self.model)
+            train_step = TrainStep(self.model, self.optimizer, self.average, config)
             with self._signals():
                 callbacks.on_train_begin()
                 try:
@@ -169,9 +176,10 @@ class Trainer:
         clock = InputClock(iterator)
         if self.step < self.steps and not self._stop_signal:
             callbacks.on_epoch_begin(0)
-        for batch in clock:
+        number = 0
+        for batch in self._batches(clock):
             if self._stop_signal or self.step >= self.steps:
-                break
+                break  # this batch was not trained on: the checkpoint below is of the one before
             rate = learning_rate(config, self.step, self.steps)
             metrics = train_step(batch, rate, self.step)
             self.step += 1
@@ -202,13 +210,25 @@ class Trainer:
             if done or self._stop_signal:
                 break
         self._wait_floor = clock.floor
+        if self._stop_signal and self.step > self._saved:
+            self._checkpoint(number, must=True)
+
+    def _batches(self, clock: InputClock) -> Iterator[dict[str, tf.Tensor]]:
+        """The clock's batches. What went wrong in the loader's thread is raised as it was there."""
+        try:
+            yield from clock
+        except tf.errors.OpError:
+            if self.loader.error is not None:
+                raise self.loader.error from None
+            raise
 
     def _count_speed(self, logs: dict[str, Any], clock: InputClock) -> None:
+        seconds = clock.since_last()
         self._counted += 1
         if self._counted <= WARMUP_STEPS:
             return
         self.speed["positions"] += logs["positions"]
-        self.speed["seconds"] += clock.since_last()
+        self.speed["seconds"] += seconds
         self.speed["wait"] += clock.last_wait
         self.speed["batches"] += 1
 
@@ -235,7 +255,6 @@ class Trainer:
             if self._stop_signal:
                 raise KeyboardInterrupt
             self._stop_signal = number
-            self.evaluation.stop = True
 
         old = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
@@ -264,6 +283,7 @@ class Trainer:
                 progress,
                 self.loader.state(batch),
             )
+            self._saved = self.step
         except GinkgoError as error:
             if must:
                 raise
@@ -289,7 +309,7 @@ class Trainer:
         log.final(report, self.evaluation)
         save_model(self.directory, self.evaluation.model, self._model_config(report))
         if self.config.report is not None:
-            write_text(self.config.report, json.dumps(report, indent=2) + "\n")
+            write_text(self.config.report, json.dumps(without_nan(report), indent=2) + "\n")
         return report
 
     def _model_config(self, report: dict[str, Any]) -> dict[str, Any]:
@@ -316,7 +336,7 @@ class Trainer:
                 "samples": samples,
             },
             "baselines": self.evaluation.baselines_as_dict(),
-            "metrics": {key: report[key] for key in ("heldout", "by_source") if key in report},
+            "metrics": without_nan({key: report[key] for key in ("heldout", "by_source")}),
         }
 
 
@@ -362,6 +382,15 @@ def describe(indices: dict[str, Index], parse: ParseOptions, say: Callable = pla
         say(f"{split}: {index.games:,} games, {index.positions:,} positions ({parts}{more})")
     if parse.keep:
         say(f"keeping {parse.keep} positions per game and epoch")
+
+
+def without_nan(value: Any) -> Any:
+    """JSON has no NaN: figures of nothing become null."""
+    if isinstance(value, dict):
+        return {key: without_nan(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_nan(item) for item in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def as_json(config: Any) -> str:
