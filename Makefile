@@ -4,16 +4,18 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-RUN ?= sample
+
+# With GPU=1 the mark has another name, so that a later GPU=1 installs what is missing.
+INSTALLED := $(VENV)/.installed$(if $(GPU),-gpu)
 
 .PHONY: train test lint clean
 
-train: $(VENV)/.installed
+train: $(INSTALLED)
 	$(BIN)/ginkgo convert data/sample -o records/sample --overwrite
-	rm -rf runs/$(RUN)
-	$(BIN)/python train_value.py records/sample/train --run $(RUN) \
-	    --network b3c32 --activation relu --batch-size 128 --steps 3000 --keep 16 \
-	    --learning-rate 2e-3 --weight-decay 0.05 --ema 0.998 --min-ply 10
+	rm -rf runs/sample
+	$(BIN)/ginkgo train records/sample/train --run sample --heads policy value --best-by value \
+	    --network b3c32 --activation relu --batch-size 128 --steps 2400 --learning-rate 2e-3 \
+	    --weight-decay 0.05 --ema 0.998 --eval-every 300
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest
@@ -27,7 +29,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else "error: ginkgo needs Python 3.11 to 3.13, this is " + sys.version.split()[0] + "; choose another with make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: requirements.txt pyproject.toml | $(VENV)/bin/python
+$(INSTALLED): requirements.txt pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 ifdef GPU
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "tensorflow[and-cuda]==$$(sed -n 's/^tensorflow==//p' requirements.txt)"
@@ -35,7 +37,7 @@ endif
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	touch $@
 
-$(VENV)/.installed-dev: requirements-dev.txt $(VENV)/.installed
+$(VENV)/.installed-dev: requirements-dev.txt $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	touch $@
 

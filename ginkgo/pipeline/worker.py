@@ -6,6 +6,7 @@ A worker is started by spawn and never imports TensorFlow. It ends when its pipe
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -220,6 +221,9 @@ def worker_main(
     """Serve jobs until the pipe closes. Runs in a process of its own."""
     # Ctrl-C reaches every process of the terminal; the parent alone decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(os, "nice"):
+        # Readers work ahead; where cores are few, whoever trains must not queue behind them.
+        os.nice(10)
     memory = shared_memory.SharedMemory(memory_name)
     reader, slot = SegmentReader(), 0
     try:
