@@ -19,6 +19,7 @@ from ginkgo.errors import run_main
 #: Verb: module with `main(argv) -> int | None`, and what it does.
 VERBS = {
     "convert": ("ginkgo.records.convert", "turn kifu into SFEN records, split by game"),
+    "evaluate": ("ginkgo.training.evaluate", "judge a model on games it has not seen"),
     "train": ("ginkgo.training.cli", "train a network on records or games"),
 }
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.image import imread
 
+from ginkgo.features.labels import moved_pieces
 from ginkgo.features.position import DRAW, LOSS, NO_RESULT, POSITION, WIN, position_from_sfen
 from ginkgo.training import baselines, metrics, plots
 
@@ -230,25 +231,25 @@ def test_one_game_has_no_interval():
 # --- policy -----------------------------------------------------------------------------------
 
 
+def judge_moves(logits, labels, weights=None):
+    return metrics.policy_metrics(*metrics.move_scores(logits, labels), weights)
+
+
 def test_policy_metrics_by_hand():
     logits = np.log([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3]])
-    figures = metrics.policy_metrics(logits, [0, 2])
+    assert metrics.move_scores(logits, [0, 2])[0].tolist() == [0, 1]
+    figures = judge_moves(logits, [0, 2])
     assert figures["top1"] == 0.5
     assert figures["top5"] == 1
-    assert figures["positions"] == 2
     assert figures["cross_entropy"] == pytest.approx(-(math.log(0.5) + math.log(0.3)) / 2)
 
 
-def test_policy_metrics_in_chunks_equal_those_in_one():
+def test_policy_metrics_agree_with_sorting():
     rng = np.random.default_rng(0)
     logits, labels = rng.normal(size=(300, 2187)) * 3, rng.integers(0, 2187, 300)
     labels[:150] = logits[:150].argmax(axis=1)
     weights = rng.random(300)
-    whole = metrics.policy_metrics(logits, labels, weights)
-    parts = metrics.PolicyMetrics()
-    for chunk in (slice(0, 7), slice(7, 7), slice(7, 200), slice(200, 300)):
-        parts.add(logits[chunk], labels[chunk], weights[chunk])
-    assert parts.result() == pytest.approx(whole)
+    whole = judge_moves(logits, labels, weights)
     order = np.argsort(-logits, axis=1, kind="stable")
     top5 = (order[:, :5] == labels[:, None]).any(axis=1)
     assert whole["top5"] == pytest.approx((weights @ top5) / weights.sum())
@@ -256,18 +257,20 @@ def test_policy_metrics_in_chunks_equal_those_in_one():
 
 
 def test_policy_metrics_do_not_flatter():
-    flat = metrics.policy_metrics(np.zeros((2187, 2187)), np.arange(2187))
+    flat = judge_moves(np.zeros((2187, 2187)), np.arange(2187))
     assert flat["top1"] == pytest.approx(1 / 2187)
     assert flat["top5"] == pytest.approx(5 / 2187)
     assert flat["cross_entropy"] == pytest.approx(math.log(2187))
-    broken = metrics.policy_metrics(np.full((3, 10), np.nan), [0, 1, 2])
+    broken = judge_moves(np.full((3, 10), np.nan), [0, 1, 2])
     assert broken["top1"] == broken["top5"] == 0
     assert math.isnan(broken["cross_entropy"])
-    ruled_out = metrics.policy_metrics([[0.0, -np.inf, 0.0]], [0])
+    ruled_out = judge_moves([[0.0, -np.inf, 0.0]], [0])
     assert ruled_out["cross_entropy"] == pytest.approx(LN2)
-    assert math.isnan(metrics.PolicyMetrics().result()["top1"])
+    assert math.isnan(judge_moves(np.zeros((0, 10)), [])["top1"])
     with pytest.raises(ValueError, match="do not fit"):
-        metrics.policy_metrics(np.zeros((3, 10)), [0, 1])
+        judge_moves(np.zeros((3, 10)), [0, 1])
+    with pytest.raises(ValueError, match="differ"):
+        judge_moves(np.zeros((3, 10)), [0, 1, 2], [1.0])
 
 
 # --- baselines --------------------------------------------------------------------------------
@@ -296,7 +299,7 @@ def test_frequent_moves():
     some["move"] = [7, 7, 7, 1200, 1200, 3]
     fitted = baselines.FrequentMoves().fit(some)
     assert np.exp(fitted.logits).sum() == pytest.approx(1)
-    figures = metrics.policy_metrics(fitted.predict(some), some["move"])
+    figures = judge_moves(fitted.predict(some), some["move"])
     assert figures["top1"] == 0.5
     assert figures["top5"] == 1
 
@@ -346,16 +349,27 @@ def test_material_learns_that_pieces_win():
     assert (baselines.Material().fit(some[:0]).predict(some[:5]) == 0.5).all()
 
 
+def test_piece_moves():
+    some = random_games(20, 60)
+    fitted = baselines.PieceMoves().fit(some)
+    told = fitted.predict(some)
+    pieces = moved_pieces(some["board"], some["move"])
+    for piece in range(1, 15):
+        here = pieces == piece
+        if here.any():
+            assert len(set(told[here])) == 1
+            most = np.bincount(some["move"][here]).max()
+            assert (told[here] == some["move"][here]).sum() == most
+
+
 def test_baselines_survive_json():
     some = random_games(30, 4)
-    for fitted in (
-        baselines.Majority().fit(some),
-        baselines.Material().fit(some),
-        baselines.FrequentMoves().fit(some),
-    ):
-        back = baselines.baseline_from_dict(json.loads(json.dumps(fitted.to_dict())))
-        assert type(back) is type(fitted)
-        np.testing.assert_array_equal(back.predict(some), fitted.predict(some))
+    fitted = baselines.Baselines.fitted(some)
+    back = baselines.Baselines.from_dict(json.loads(json.dumps(fitted.to_dict())))
+    for name, baseline in vars(fitted).items():
+        other = getattr(back, name)
+        assert type(other) is type(baseline)
+        np.testing.assert_array_equal(other.predict(some), baseline.predict(some))
     with pytest.raises(ValueError, match="46 coefficients"):
         baselines.Material([1.0])
 

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from ginkgo.errors import GinkgoError
 from ginkgo.features import dlshogi119, position
-from ginkgo.models import build_network, load_model, parse_network
+from ginkgo.models import build_network, load_games, load_model, parse_network
 from ginkgo.pipeline import ParseOptions, build_index
 from ginkgo.training.checkpoint import latest_checkpoint
 from ginkgo.training.config import TrainConfig
@@ -289,6 +289,27 @@ def test_mistakes_are_named(config, tmp_path):
     Trainer(replace(config, steps=1)).run()
     with pytest.raises(GinkgoError, match="exists already"):
         Trainer(config)
+
+
+def test_a_run_starts_from_another_models_weights(config):
+    Trainer(replace(config, heads=("policy", "value"))).run()
+    first, _ = load_model(config.runs / "tiny")
+    trainer = Trainer(replace(config, run="next", init=config.runs / "tiny", heads=("policy",)))
+    trunk = [layer for layer in trainer.model.layers if layer.weights]
+    assert len(trunk) > 6
+    for layer in trunk:
+        theirs = first.get_layer(layer.name).get_weights()
+        assert all(map(np.array_equal, layer.get_weights(), theirs)), layer.name
+    # The weights know the first run's training games: none of them is held out, and the model
+    # that comes of it remembers them.
+    known = load_games(config.runs / "tiny")
+    assert not np.isin(trainer.indices["test"].hashes, known).any()
+    trainer.run()
+    assert np.isin(known, load_games(config.runs / "next")).all()
+    for other in ({"network": "b2c8"}, {"features": "ginkgo148"}):
+        (name,) = other
+        with pytest.raises(GinkgoError, match=f"tiny: {name} .*, not {other[name]}"):
+            Trainer(replace(config, run="other", init=config.runs / "tiny", **other))
 
 
 def script(name: str, *options: object, **kwargs) -> subprocess.Popen:

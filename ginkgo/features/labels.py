@@ -102,6 +102,42 @@ def dead_end(board: NDArray[np.uint8], moves: NDArray[np.int32]) -> NDArray[np.b
     return stuck | wrong
 
 
+def _origin_table() -> NDArray[np.int16]:
+    """Square by (class 0–9, to, distance 1–8) from which a piece comes, -1 off the board."""
+    table = np.full((10, 81, 8), -1, np.int16)
+    for index, (df, dr) in enumerate(_DIRECTIONS + _KNIGHTS):
+        for to in range(81):
+            for distance in range(1, 9 if index < 8 else 2):
+                file, rank = to // 9 - df * distance, to % 9 - dr * distance
+                if 0 <= file < 9 and 0 <= rank < 9:
+                    table[index, to, distance - 1] = 9 * file + rank
+    return table
+
+
+_ORIGIN = _origin_table()
+
+
+def moved_pieces(board: NDArray[np.uint8], labels: NDArray[np.integer]) -> NDArray[np.uint8]:
+    """The piece that a label moves or drops: the nearest one on the line that it names.
+
+    Args:
+        board: (n, 81) mover's view.
+        labels: (n,) in [0, 2187).
+
+    Returns:
+        (n,) piece types 1–14 before a promotion; 0 where the line is empty.
+    """
+    labels = np.asarray(labels, np.int64)
+    move_class, to = labels // 81, labels % 81
+    piece = np.where(move_class >= 20, move_class - 19, 0).astype(np.uint8)
+    rows = np.arange(len(labels))
+    for distance in range(8):
+        origin = _ORIGIN[np.where(move_class >= 20, 0, move_class % 10), to, distance]
+        found = np.where(origin >= 0, board[rows, origin], 0) % OPPONENT
+        piece = np.where(piece == 0, found, piece)
+    return piece
+
+
 _LETTERS = "PLNSBRG"
 
 

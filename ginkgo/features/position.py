@@ -11,6 +11,8 @@ opponent's are the same plus 16. Hands are counts in the order P L N S B R G.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -158,7 +160,7 @@ def _decode_text(boards: list[bytes]) -> tuple[NDArray[np.uint8] | None, NDArray
     return cells, good
 
 
-def decode_hands(hands: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+def decode_hands(hands: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
     """The hands fields of SFENs as counts.
 
     Args:
@@ -290,19 +292,26 @@ def sfen_from_position(position: np.void) -> str:
 # --- playing a move on arrays -----------------------------------------------------------------
 
 
-def play(board: NDArray[np.uint8], hands: NDArray[np.uint8], moves: NDArray[np.int32]) -> None:
-    """Play one own move on each board, in place; the view stays the mover's.
+def play(
+    board: NDArray[np.uint8],
+    hands: NDArray[np.uint8],
+    moves: NDArray[np.int32],
+    color: NDArray[np.uint8] | None = None,
+) -> None:
+    """Play one move on each board, in place; the view stays.
 
     Args:
-        board: (n, 81) mover's view.
-        hands: (n, 2, 7) mover's view.
-        moves: (n,) cshogi moves **in the mover's view** (see `labels.rotate_moves`).
+        board: (n, 81) mover's view, or Black's view where `color` is given.
+        hands: (n, 2, 7) likewise.
+        moves: (n,) cshogi moves **in the same view** (see `labels.rotate_moves`).
+        color: (n,) who moves, 0 Black, 1 White. None: the mover's view.
     """
     rows = np.arange(len(board))
+    side = np.zeros(len(board), np.uint8) if color is None else color
     to, origin, promote = moves & 0x7F, moves >> 7 & 0x7F, moves >> 14 & 1
     captured = _BASE_TYPE[board[rows, to]]
     taken = captured > 0
-    hands[rows[taken], 0, captured[taken] - 1] += 1
+    hands[rows[taken], side[taken], captured[taken] - 1] += 1
     drop = origin >= 81
     normal = ~drop
     board[rows[normal], to[normal]] = (
@@ -310,5 +319,5 @@ def play(board: NDArray[np.uint8], hands: NDArray[np.uint8], moves: NDArray[np.i
     ).astype(np.uint8)
     board[rows[normal], origin[normal]] = 0
     piece = (origin[drop] - 80).astype(np.uint8)
-    board[rows[drop], to[drop]] = piece
-    hands[rows[drop], 0, piece - 1] -= 1
+    board[rows[drop], to[drop]] = piece + OPPONENT * side[drop]
+    hands[rows[drop], side[drop], piece - 1] -= 1

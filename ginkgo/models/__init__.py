@@ -6,16 +6,27 @@ of it (`config.json`: network, feature and label schemes, what it was trained on
 Importing this room imports Keras and TensorFlow.
 """
 
-from ginkgo.models.directory import load_config, load_model, model_name, save_model
+from ginkgo.models.directory import (
+    load_baselines,
+    load_config,
+    load_games,
+    load_model,
+    model_name,
+    save_model,
+    start_from,
+)
 from ginkgo.models.resnet import HEADS, Network, build_network, parse_network
 
 __all__ = [
     "HEADS",
     "Network",
     "build_network",
+    "load_baselines",
     "load_config",
+    "load_games",
     "load_model",
     "model_name",
     "parse_network",
     "save_model",
+    "start_from",
 ]

@@ -1,4 +1,5 @@
-"""The model directory: `model.keras`, `config.json`, `checkpoints/`, `logs/`.
+"""The model directory: `model.keras`, `config.json`, `baselines.json`, `games.npy`, and a run's
+`checkpoints/` and `logs/`.
 
 In: a Keras model and what is known of it. Out: files, each written under a temporary name and
 renamed, and a model read back with its configuration.
@@ -12,19 +13,32 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
+from numpy.typing import NDArray
 
 from ginkgo.errors import GinkgoError
-from ginkgo.records.files import write_text
+from ginkgo.features.labels import LABEL_SCHEME
+from ginkgo.records.files import atomic_write, write_text
 
 CONFIG, WEIGHTS = "config.json", "model.keras"
+BASELINES, GAMES = "baselines.json", "games.npy"
 
 
-def save_model(directory: str | Path, model: keras.Model, config: dict[str, Any]) -> Path:
-    """Write model and configuration; what stood there before stays whole until both are written.
+def save_model(
+    directory: str | Path,
+    model: keras.Model,
+    config: dict[str, Any],
+    baselines: dict[str, Any],
+    games: NDArray[np.uint64],
+) -> Path:
+    """Write a model directory; each file that stood there before stays whole until it is replaced.
 
     Args:
         config: JSON-able; `network`, `features`, `labels`, `heads`, `view`, `trained_on`,
             `metrics` are what other verbs look at.
+        baselines: JSON-able; predictors fitted on the training games, shown beside the model's
+            figures.
+        games: hashes (`Game.hash`) of the games trained on; no evaluation uses them.
 
     Raises:
         GinkgoError: the files cannot be written.
@@ -39,6 +53,9 @@ def save_model(directory: str | Path, model: keras.Model, config: dict[str, Any]
         raise GinkgoError(f"{directory / WEIGHTS}: cannot write: {error}") from error
     finally:
         temporary.unlink(missing_ok=True)
+    write_text(directory / BASELINES, json.dumps(baselines) + "\n")
+    with atomic_write(directory / GAMES) as stream:
+        np.save(stream, np.unique(games))  # type: ignore[arg-type]
     write_text(directory / CONFIG, json.dumps(config, indent=2) + "\n")
     return directory / WEIGHTS
 
@@ -74,6 +91,60 @@ def load_model(directory: str | Path) -> tuple[keras.Model, dict[str, Any]]:
         return keras.saving.load_model(path, compile=False), config
     except (OSError, ValueError) as error:
         raise GinkgoError(f"{path}: cannot read the model: {error}") from None
+
+
+def load_baselines(directory: str | Path) -> dict[str, Any]:
+    """What was saved as `baselines`.
+
+    Raises:
+        GinkgoError: there is none, or it is not JSON.
+    """
+    path = Path(directory) / BASELINES
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise GinkgoError(f"{path}: cannot read the model's baselines: {error}") from None
+
+
+def load_games(directory: str | Path) -> NDArray[np.uint64]:
+    """Hashes of the games that a model was trained on, sorted.
+
+    Raises:
+        GinkgoError: they are not there, or damaged.
+    """
+    path = Path(directory) / GAMES
+    try:
+        return np.load(path, allow_pickle=False).astype(np.uint64)
+    except (OSError, ValueError, EOFError) as error:
+        raise GinkgoError(f"{path}: cannot read the games trained on: {error}") from None
+
+
+def start_from(model: keras.Model, directory: str | Path, network: str, features: str) -> list[str]:
+    """Give a fresh model the trunk of another one, and those of its heads that both have.
+
+    Args:
+        model: changed in place. network, features: what it is, to be compared with the other's.
+
+    Returns:
+        names of the layers that keep their fresh weights (heads that the other model lacks).
+
+    Raises:
+        GinkgoError: another network or other features, so that weights would not mean the same.
+    """
+    other, config = load_model(directory)
+    for name, wanted in (("network", network), ("features", features), ("labels", LABEL_SCHEME)):
+        if config.get(name) != wanted:
+            raise GinkgoError(f"{directory}: {name} {config.get(name)}, not {wanted}")
+    known = {layer.name: layer for layer in other.layers}
+    fresh = []
+    for layer in model.layers:
+        if not layer.weights:
+            continue
+        if layer.name in known:
+            layer.set_weights(known[layer.name].get_weights())
+        else:
+            fresh.append(layer.name)
+    return fresh
 
 
 def model_name(run: str, network: str, samples: int, positions: int) -> str:

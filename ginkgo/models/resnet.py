@@ -114,7 +114,8 @@ def _residual_block(x, network: Network, name: str):
     y = _conv_norm(y, network.filters, 3, f"{name}_conv2")
     if network.squeeze:
         s = layers.GlobalAveragePooling2D(keepdims=True)(y)
-        s = layers.Dense(network.filters // network.squeeze, network.activation)(s)
-        s = layers.Dense(network.filters, "sigmoid")(s)
+        reduced = network.filters // network.squeeze
+        s = layers.Dense(reduced, network.activation, name=f"{name}_squeeze")(s)
+        s = layers.Dense(network.filters, "sigmoid", name=f"{name}_excite")(s)
         y = layers.Multiply()([y, s])
     return layers.Activation(network.activation)(layers.Add()([x, y]))

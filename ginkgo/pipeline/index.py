@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ginkgo.errors import GinkgoError
-from ginkgo.pipeline.parse_records import FIELDS, GameCutter, records_hash, split_line
+from ginkgo.pipeline.parse_records import FIELDS, GameCutter, records_hash, split_lines
 from ginkgo.records import SPLITS, Refusal
 from ginkgo.records.files import BOM, DAMAGED, open_binary, plain_suffix
 from ginkgo.records.sources import find_sources, game_from_line, read_games
@@ -75,6 +75,15 @@ class SourceIndex:
     positions: int = 0
     """Positions of those games, before filters."""
 
+    def positions_kept(self, keep: int, share: float = 1.0) -> float:
+        """About how many positions an epoch has.
+
+        Args:
+            keep: positions per game, 0 for all. share: of the positions that pass the filters.
+        """
+        positions = self.positions * share
+        return min(positions, float(self.games * keep)) if keep else positions
+
 
 @dataclass
 class Index:
@@ -87,6 +96,8 @@ class Index:
     """Damage that the scan met (a compressed file cut short)."""
     left_out: frozenset[int] = frozenset()
     """Hashes of games that a stricter split holds through another source."""
+    hashes: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
+    """Hashes of the games of the split."""
 
     @property
     def games(self) -> int:
@@ -193,6 +204,7 @@ class Scan:
         held_hashes = np.unique(np.concatenate(held))
         index = Index(split, [], self.files, self.bad)
         left_out: set[int] = set()
+        there = [np.zeros(0, np.uint64)]
         for scan in self._sources:
             entry = SourceIndex(scan.name, scan.split)
             entry.segments = [
@@ -204,9 +216,11 @@ class Scan:
             leaves = inside & np.isin(scan.hashes, held_hashes)
             left_out |= set(scan.hashes[leaves].tolist())
             inside &= ~leaves
+            there.append(scan.hashes[inside])
             entry.games, entry.positions = int(inside.sum()), int(scan.plies[inside].sum())
             index.sources.append(entry)
         index.left_out = frozenset(left_out)
+        index.hashes = np.concatenate(there)
         return index
 
     def given(self, split: str, held_out: NDArray[np.uint64] | None = None) -> Index:
@@ -292,7 +306,7 @@ class _SourceScan:
             if number == 1:
                 offset += len(lines[0]) - len(lines[0].removeprefix(BOM))
                 lines = [lines[0].removeprefix(BOM), *lines[1:]]
-            rows = [split_line(line) for line in lines]
+            rows = split_lines(lines)
             starts = cutter.starts(rows)
             for index, (row, new) in enumerate(zip(rows, starts, strict=True)):
                 # A game without end is cut, and goes on as another game.

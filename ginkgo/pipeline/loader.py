@@ -226,10 +226,17 @@ class Loader:
     @property
     def share_without_mate(self) -> float:
         """Expected share of positions without a game-mate in their batch."""
-        per_game = self.index.positions_per_game
-        if self._parse.keep:
-            per_game = min(per_game, self._parse.keep)
-        epoch = round(self.index.games * per_game)
+        kept = [
+            source.positions_kept(self._parse.kept(number))
+            for number, source in enumerate(self.index.sources)
+        ]
+        epoch = round(sum(kept))
+        # What the game of a position gives, on average over the positions.
+        per_game = sum(
+            share * share / source.games
+            for share, source in zip(kept, self.index.sources, strict=True)
+            if source.games
+        ) / max(1, epoch)
         return share_without_mate(self.config.batch_size, per_game, self.config.pool, epoch)
 
     def close(self) -> None:

@@ -34,11 +34,18 @@ class ParseOptions:
     """Weight sqrt(ply / total) on the value target."""
     keep: int = 0
     """Positions kept per game, drawn anew each epoch; 0 keeps all."""
+    keep_from: tuple[int | None, ...] = ()
+    """The same for single sources, by number; None: `keep`."""
     seed: int = 0
     left_out: frozenset[int] = frozenset()
     """Hashes of games that are not used: they are held out in another source."""
     features: str = "dlshogi119"
     """`ginkgo148` has its plane indices filled in here; `dlshogi119` needs nothing."""
+
+    def kept(self, source: int) -> int:
+        """Positions kept per game of a source, 0 for all."""
+        own = self.keep_from[source] if source < len(self.keep_from) else None
+        return self.keep if own is None else own
 
 
 @dataclass

@@ -173,9 +173,9 @@ def parse_games(
         plies = _plies(game, options)
         if wanted_set is not None:
             plies = [ply for ply in plies if key | ply in wanted_set]
-        elif options.keep and len(plies) > options.keep:
+        elif 0 < options.kept(source) < len(plies):
             rng = game_rng(options.seed, epoch, source, number)
-            plies = rng.choice(plies, options.keep, replace=False).tolist()
+            plies = rng.choice(plies, options.kept(source), replace=False).tolist()
         if not plies:
             continue
         try:

@@ -46,15 +46,18 @@ from ginkgo.records.split import BUCKETS
 FIELDS = 7
 
 
-def split_line(line: bytes) -> list[bytes]:
-    """A record's fields: board, side to move, hands, ply, total, move, winner, and the keys as one.
+def split_lines(lines: Sequence[bytes]) -> list[list[bytes]]:
+    """The fields of records: board, side to move, hands, ply, total, move, winner, the keys as one.
 
     A malformed line has fewer than eight.
     """
-    fields = line.rstrip(b"\r").replace(b" ", b",", 3).split(b",", FIELDS)
-    if len(fields) == FIELDS:
-        fields.append(b"")
-    return fields
+    if b"\r" in b"".join(lines):
+        lines = [line.rstrip(b"\r") for line in lines]
+    rows = [line.replace(b" ", b",", 3).split(b",", FIELDS) for line in lines]
+    for row in rows:
+        if len(row) == FIELDS:
+            row.append(b"")
+    return rows
 
 
 class _Lookup(dict):
@@ -107,8 +110,8 @@ def _number(text: bytes) -> int:
 
 
 _NUMBERS = _Lookup(_number)
-_COLORS = _Lookup(lambda _text: -1, {b"b": 0, b"w": 1})
-_WINNERS = _Lookup(lambda _text: -1, {name.encode(): code for name, code in WINNER_CODE.items()})
+_COLORS = {b"b": 0, b"w": 1}
+_WINNERS = {name.encode(): code for name, code in WINNER_CODE.items()}
 _MOVES = _Lookup(lambda _text: -1, {usi.encode(): move for usi, move in USI_MOVES.items()})
 
 
@@ -121,29 +124,34 @@ class GameCutter:
     """
 
     def __init__(self) -> None:
-        self._last: tuple = ()
+        self._last = (b"", b"", b"")
         self._ply = -1
         self._name = _Lookup(lambda text: _read_keys(text).game)
 
     def starts(self, rows: Sequence[list[bytes]]) -> list[bool]:
-        """By line, split by `split_line`, whether it begins a new game."""
-        found, last, last_ply, names = [], self._last, self._ply, self._name
-        numbers = _NUMBERS
+        """By line, split by `split_lines`, whether it begins a new game."""
+        found, numbers, names = [], _NUMBERS, self._name
         names.clear()
+        last_ply = self._ply
+        last_total, last_winner, last_keys = self._last
         for row in rows:
             if len(row) <= FIELDS:
                 found.append(False)
                 continue
-            ply = numbers[row[3]]
-            this = (row[4], row[6], names[row[7]])
-            found.append(ply <= last_ply or this != last)
-            last, last_ply = this, ply
-        self._last, self._ply = last, last_ply
+            ply, total, winner, keys = numbers[row[3]], row[4], row[6], row[7]
+            found.append(
+                ply <= last_ply
+                or total != last_total
+                or winner != last_winner
+                or (keys != last_keys and names[keys] != names[last_keys])
+            )
+            last_ply, last_total, last_winner, last_keys = ply, total, winner, keys
+        self._last, self._ply = (last_total, last_winner, last_keys), last_ply
         return found
 
 
 def records_hash(rows: Sequence[list[bytes]]) -> int:
-    """The hash of a game that is only known by its records (split by `split_line`).
+    """The hash of a game that is only known by its records (split by `split_lines`).
 
     Equals `Game.hash` where all its plies are there.
     """
@@ -182,7 +190,7 @@ def parse_records(
     def refuse(index: int, kind: str, reason: str) -> None:
         bad.append(Refusal(path, first_line + index, reason, kind))
 
-    rows = [split_line(line) for line in lines]
+    rows = split_lines(lines)
     games = np.maximum(np.cumsum(GameCutter().starts(rows)) - 1, 0)
     used = np.ones(len(rows), bool)
     if buckets != (0, BUCKETS) or options.left_out:
@@ -192,14 +200,15 @@ def parse_records(
             used[low:high] = (
                 buckets[0] <= name % BUCKETS < buckets[1] and name not in options.left_out
             )
-    fits = np.fromiter((len(row) > FIELDS for row in rows), bool, len(rows))
+    fits = np.array([len(row) > FIELDS for row in rows], bool)
     if not _is_utf8(b"\n".join(lines)):
         fits &= [_is_utf8(line) for line in lines]
     for index in np.flatnonzero(used & ~fits).tolist():
         if lines[index].strip():
             refuse(index, *_fault(lines[index]))
     places = np.flatnonzero(used & fits)
-    columns, hands, keys_read = _decode_columns([rows[i] for i in places], games[places])
+    read = rows if len(places) == len(rows) else [rows[place] for place in places]
+    columns, hands, keys_read = _decode_columns(read, games[places])
     # A negative number stands for what could not be read.
     readable = (columns >= 0).all(axis=1)
     for index in places[~readable].tolist():
@@ -210,7 +219,7 @@ def parse_records(
     keys = (make_key(file, first_line) + (places << 10)).astype(np.uint64)
     if wanted is not None:
         chosen &= np.isin(keys, wanted)
-    elif options.keep:
+    elif options.kept(source):
         _keep_some(chosen, columns[:, 5] + first_game, options, epoch, source)
     places, columns, hands, keys = places[chosen], columns[chosen], hands[chosen], keys[chosen]
     scores = keys_read["score"][chosen]
@@ -218,13 +227,13 @@ def parse_records(
         return with_codes(Block(np.zeros(0, POSITION), keys, bad=bad), options)
 
     positions = np.zeros(len(places), POSITION)
-    taken = [rows[place] for place in places]
+    taken = rows if len(places) == len(rows) else [rows[place] for place in places]
     cells, good = decode_boards([row[0] for row in taken])
     positions["color"] = columns[:, 0]
     positions["board"], positions["hand"] = orient(cells, hands, positions["color"])
     turned = rotate_moves(columns[:, 4], positions["color"])
-    good &= ~impossible(positions["board"], positions["hand"])
-    unusable = _check_legality(taken, columns[:, 4], positions, turned, good)
+    follows = _follows(cells, hands, columns[:, 4], positions["color"])
+    unusable = _check_legality(taken, columns[:, 4], positions, turned, good, follows)
     for row, (kind, reason) in unusable.items():
         refuse(int(places[row]), kind, reason)
     bad.sort(key=lambda one: one.line)
@@ -250,23 +259,37 @@ def _decode_columns(
     """
     count = len(rows)
     columns = np.zeros((count, 6), np.int64)
-    keys = _Lookup(_read_keys)
     _, turn, hand, ply, total, move, winner, tail = zip(*rows, strict=True) if rows else ([],) * 8
-    for column, (texts, lookup) in enumerate(
-        [(turn, _COLORS), (ply, _NUMBERS), (total, _NUMBERS), (winner, _WINNERS), (move, _MOVES)]
-    ):
+    for column, texts, lookup in ((1, ply, _NUMBERS), (2, total, _NUMBERS), (4, move, _MOVES)):
         columns[:, column] = np.fromiter(map(lookup.__getitem__, texts), np.int64, count)
+    columns[:, 0] = _letters(turn, _COLORS)
+    columns[:, 3] = _letters(winner, _WINNERS)
     columns[:, 5] = games
-    hands, well = decode_hands(list(hand))
+    hands, well = decode_hands(hand)
     columns[~well, 0] = -1
-    read = [keys[text] for text in tail]
+    # The plies of a game often share their keys: each text is read once.
+    number = {text: index for index, text in enumerate(dict.fromkeys(tail))}
+    read = [_read_keys(text) for text in number]
+    place = np.fromiter(map(number.__getitem__, tail), np.int64, count)
     arrays = {
-        "start": np.fromiter((item.start for item in read), np.int64, count),
-        "rate": np.fromiter((item.rate for item in read), np.float64, count),
-        "score": np.fromiter((item.score for item in read), np.float64, count),
-        "end": np.array([item.end for item in read], object),
+        "start": np.array([item.start for item in read], np.int64)[place],
+        "rate": np.array([item.rate for item in read], np.float64)[place],
+        "score": np.array([item.score for item in read], np.float64)[place],
+        "end": np.array([item.end for item in read], object)[place],
     }
     return columns, hands, arrays
+
+
+def _letters(texts: Sequence[bytes], numbers: dict[bytes, int]) -> NDArray[np.int64]:
+    """(n,) numbers of one-letter fields, -1 where a field is none of them."""
+    # A field holds no comma, so commas in every second place mean letters between them.
+    joined = np.frombuffer(b",".join([*texts, b""]), np.uint8)
+    if len(joined) != 2 * len(texts) or (joined[1::2] != ord(",")).any():
+        return np.array([numbers.get(text, -1) for text in texts], np.int64)
+    table = np.full(256, -1, np.int64)
+    for text, number in numbers.items():
+        table[text[0]] = number
+    return table[joined[::2]]
 
 
 def _passes(
@@ -292,13 +315,13 @@ def _keep_some(
     source: int,
 ) -> None:
     """Leave `keep` of the chosen rows of each game."""
-    places = np.flatnonzero(chosen)
+    places, keep = np.flatnonzero(chosen), options.kept(source)
     bounds = [0, *(np.flatnonzero(np.diff(games[places])) + 1).tolist(), len(places)]
     for low, high in itertools.pairwise(bounds):
-        if high - low > options.keep:
+        if high - low > keep:
             rng = game_rng(options.seed, epoch, source, int(games[places[low]]))
             chosen[places[low:high]] = False
-            chosen[places[low + rng.choice(high - low, options.keep, replace=False)]] = True
+            chosen[places[low + rng.choice(high - low, keep, replace=False)]] = True
 
 
 def _fault(line: bytes) -> tuple[str, str]:
@@ -312,11 +335,11 @@ def _fault(line: bytes) -> tuple[str, str]:
     parts = sfen.split(b" ")
     if len(parts) != 4 or _number(parts[3]) < 0:
         return "bad SFEN", "expected board, side to move, hands and ply"
-    if _COLORS[parts[1]] < 0 or decode_hand(parts[2]) is None:
+    if parts[1] not in _COLORS or decode_hand(parts[2]) is None:
         return "bad SFEN", "malformed side to move or hands"
     if _number(total) < 0:
         return "bad field", f"total {total.decode()!r} is no number of plies"
-    if _WINNERS[winner] < 0:
+    if winner not in _WINNERS:
         return "bad field", f"winner {winner.decode()!r} is not b, w, d or -"
     return "illegal move", f"{move.decode()!r} is no USI move"
 
@@ -329,32 +352,48 @@ def _is_utf8(line: bytes) -> bool:
     return True
 
 
+def _follows(
+    cells: NDArray[np.uint8],
+    hands: NDArray[np.uint8],
+    moves: NDArray[np.int64],
+    color: NDArray[np.uint8],
+) -> NDArray[np.bool_]:
+    """(n,) which rows are just the next position of the row before them.
+
+    Args:
+        cells, hands, moves: (n, 81), (n, 2, 7), (n,) in Black's view. color: (n,) who moves.
+    """
+    next_cells, next_hands = cells[:-1].copy(), hands[:-1].copy()
+    with np.errstate(over="ignore"):
+        play(next_cells, next_hands, moves[:-1].astype(np.int32), color[:-1])
+    follows = np.zeros(len(cells), bool)
+    follows[1:] = (
+        (next_cells == cells[1:]).all(axis=1)
+        & (next_hands == hands[1:]).all(axis=(1, 2))
+        & (color[:-1] != color[1:])
+    )
+    return follows
+
+
 def _check_legality(
     rows: list[list[bytes]],
     moves: NDArray[np.int64],
     positions: NDArray,
     turned: NDArray[np.int32],
     good: NDArray[np.bool_],
+    follows: NDArray[np.bool_],
 ) -> dict[int, tuple[str, str]]:
     """Which rows cannot be used, by number, with kind and reason.
 
     Args:
         rows: n split lines. moves: (n,) cshogi moves. positions: (n,) oriented.
-        turned: (n,) the moves in the mover's view. good: (n,) whether the position is possible.
+        turned: (n,) the moves in the mover's view. good: (n,) whether the text was well formed.
+        follows: (n,) of `_follows`: the board need not be set up for them, and what comes of a
+            legal move is a possible position.
     """
     stuck = dead_end(positions["board"], turned)
-    # Where a row is just the next position of the row before it, the board need not be set up.
-    next_board, next_hand = positions["board"].copy(), positions["hand"].copy()
-    with np.errstate(over="ignore"):
-        play(next_board, next_hand, turned)
-    ones = np.ones(len(next_board), np.uint8)
-    next_board, next_hand = orient(next_board, next_hand, ones)
-    follows = np.zeros(len(rows), bool)
-    follows[1:] = (
-        (next_board[:-1] == positions["board"][1:]).all(axis=1)
-        & (next_hand[:-1] == positions["hand"][1:]).all(axis=(1, 2))
-        & (positions["color"][:-1] != positions["color"][1:])
-    )
+    first = np.flatnonzero(~follows)
+    good[first] &= ~impossible(positions["board"][first], positions["hand"][first])
     board = cshogi.Board()
     bad: dict[int, tuple[str, str]] = {}
     at = -2  # the row whose move has just been played on the board
@@ -365,6 +404,10 @@ def _check_legality(
             bad[row] = ("bad SFEN", "no possible shogi position")
             continue
         if not (is_next and at == row - 1):
+            one = slice(row, row + 1)
+            if is_next and impossible(positions["board"][one], positions["hand"][one])[0]:
+                bad[row] = ("bad SFEN", "no possible shogi position")
+                continue
             board.set_sfen(_sfen(rows[row]))
             # `is_ok` prints a board when it fails: ask with the turn changed instead.
             board.turn ^= 1

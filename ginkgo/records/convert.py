@@ -38,6 +38,7 @@ import numpy as np
 import tyro
 
 from ginkgo.errors import GinkgoError
+from ginkgo.progress import Progress
 from ginkgo.records.files import atomic_write, check_writable, plain_suffix, write_text
 from ginkgo.records.game import BUCKETS, ENDINGS, MAX_PLIES, SPLITS, Game
 from ginkgo.records.sfenx import Record, format_record
@@ -420,7 +421,7 @@ def convert(config: ConvertConfig) -> dict[str, Any]:
     _make_room(out, config.overwrite)
     tallies = {source.name: _Tally() for source in sources}
     try:
-        with _Progress() as progress, _Pool(config.workers) as pool:
+        with Progress("games") as progress, _Pool(config.workers) as pool:
             held = _choose_splits(config, sources, tallies, pool, progress)
             _write_records(config, sources, tallies, held, pool, progress)
         report = _report(tallies)
@@ -491,7 +492,7 @@ def _choose_splits(
     sources: list[Source],
     tallies: dict[str, _Tally],
     pool: _Pool,
-    progress: _Progress,
+    progress: Progress,
 ) -> dict[tuple[str, int], dict[int, str]]:
     """First pass: sets the splits of the tallies.
 
@@ -564,7 +565,7 @@ def _write_records(
     tallies: dict[str, _Tally],
     held: dict[tuple[str, int], dict[int, str]],
     pool: _Pool,
-    progress: _Progress,
+    progress: Progress,
 ) -> None:
     progress.phase("writing records", progress.done)
     calls = (
@@ -655,56 +656,6 @@ def print_report(report: dict[str, Any]) -> None:
         table.add_section()
         add("all", report, len(report["refused"]))
     Console().print(table)
-
-
-class _Progress:
-    """A bar on a terminal, a plain line now and then elsewhere; both on standard error."""
-
-    _INTERVAL_S = 10.0
-
-    def __init__(self) -> None:
-        self._bar: Any = None
-        self._task: Any = None
-        self._title = ""
-        self._total: int | None = None
-        self.done = 0
-
-    def __enter__(self) -> _Progress:
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-            columns = ("{task.description}", BarColumn(), "{task.completed:,} games")
-            texts = [TextColumn(text) if isinstance(text, str) else text for text in columns]
-            self._bar = Progress(*texts, TimeElapsedColumn(), console=Console(stderr=True))
-            self._bar.start()
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def phase(self, title: str, total: int | None = None) -> None:
-        """Begin counting anew."""
-        self._title, self._total, self.done = title, total, 0
-        self._said = time.monotonic()
-        if self._bar is not None:
-            self._task = self._bar.add_task(title, total=total)
-
-    def advance(self, games: int) -> None:
-        self.done += games
-        if self._bar is not None:
-            self._bar.advance(self._task, games)
-        elif time.monotonic() - self._said >= self._INTERVAL_S:
-            self._said = time.monotonic()
-            of_all = f" of {self._total:,}" if self._total else ""
-            print(f"{self._title}: {self.done:,}{of_all} games", file=sys.stderr, flush=True)
-
-    def say(self, text: str) -> None:
-        if self._bar is not None:
-            self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
-        else:
-            print(text, file=sys.stderr, flush=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -10,12 +10,13 @@ An accuracy of .6 means little until it stands beside what counting the pieces g
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ginkgo.features.labels import LABELS
+from ginkgo.features.labels import LABELS, moved_pieces
 from ginkgo.features.position import OPPONENT
 from ginkgo.training.metrics import targets, value_metrics
 
@@ -170,20 +171,66 @@ class FrequentMoves:
         return cls(saved["logits"])
 
 
-_KINDS: dict[str, type[Majority] | type[Material] | type[FrequentMoves]] = {
-    "majority": Majority,
-    "material": Material,
-    "frequent_moves": FrequentMoves,
-}
+class PieceMoves:
+    """Told which piece type moved, names the label that this type played most often."""
+
+    def __init__(self, labels: ArrayLike | None = None) -> None:
+        """Args: labels: (15,) by piece type, or None for «label 0»."""
+        given = np.zeros(15, np.int64) if labels is None else np.asarray(labels, np.int64)
+        if given.shape != (15,):
+            raise ValueError(f"expected 15 labels, not {given.shape}")
+        self.labels = given
+
+    def fit(self, positions: NDArray) -> Self:
+        """Count the moves of each piece type."""
+        pieces = moved_pieces(positions["board"], positions["move"]).astype(np.int64)
+        counts = np.bincount(pieces * LABELS + positions["move"], minlength=15 * LABELS)
+        self.labels = counts.reshape(15, LABELS).argmax(axis=1)
+        return self
+
+    def predict(self, positions: NDArray) -> NDArray[np.int64]:
+        """(n,) labels; looks at the move played to see which piece it was."""
+        return self.labels[moved_pieces(positions["board"], positions["move"])]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": "piece_moves", "labels": self.labels.tolist()}
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> Self:
+        return cls(saved["labels"])
 
 
-def baseline_from_dict(saved: Mapping[str, Any]) -> Majority | Material | FrequentMoves:
-    """The inverse of every `to_dict` here.
+@dataclass(frozen=True)
+class Baselines:
+    """All of them, fitted on the same positions and kept together."""
 
-    >>> baseline_from_dict({"kind": "majority", "win": 0.51}).win
-    0.51
-    """
-    return _KINDS[saved["kind"]].from_dict(saved)
+    majority: Majority
+    material: Material
+    moves: FrequentMoves
+    pieces: PieceMoves
+
+    @classmethod
+    def fitted(cls, positions: NDArray) -> Self:
+        """Fit all of them on training positions."""
+        return cls(
+            Majority().fit(positions),
+            Material().fit(positions),
+            FrequentMoves().fit(positions),
+            PieceMoves().fit(positions),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: baseline.to_dict() for name, baseline in vars(self).items()}
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> Self:
+        """The inverse of `to_dict`."""
+        return cls(
+            Majority.from_dict(saved["majority"]),
+            Material.from_dict(saved["material"]),
+            FrequentMoves.from_dict(saved["moves"]),
+            PieceMoves.from_dict(saved["pieces"]),
+        )
 
 
 # --- logistic regression ----------------------------------------------------------------------

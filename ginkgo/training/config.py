@@ -47,6 +47,8 @@ class TrainConfig:
     """Activation function by its Keras name."""
     features: Literal["dlshogi119", "ginkgo148"] = "dlshogi119"
     """Input planes."""
+    init: Path | None = None
+    """Start from the weights of this model directory: its trunk, and the heads that both have."""
     view: Literal["before", "after"] = "before"
     """The position before the recorded move, or after it in the mover's view."""
 
@@ -85,6 +87,8 @@ class TrainConfig:
 
     keep: int = 0
     """Positions per game, drawn anew each epoch; 0: all."""
+    keep_from: tuple[str, ...] = ()
+    """The same for single sources, as NAME=POSITIONS; a source is named after its file."""
     min_ply: int = 1
     """First ply that is used."""
     side: Literal["", "b", "w"] = ""
@@ -182,7 +186,23 @@ def _check_numbers(config: TrainConfig) -> None:
         raise GinkgoError(f"--epochs {config.epochs} --steps {config.steps}: give one of them")
 
 
+def kept_by_name(config: TrainConfig) -> dict[str, int]:
+    """`--keep-from` as numbers by source.
+
+    Raises:
+        GinkgoError: not of the form NAME=POSITIONS.
+    """
+    found = {}
+    for text in config.keep_from:
+        name, equals, number = text.rpartition("=")
+        if not (equals and name and number.isascii() and number.isdigit()):
+            _refuse("keep_from", text, "expected NAME=POSITIONS, such as floodgate=16")
+        found[name] = int(number)
+    return found
+
+
 def _check_choices(config: TrainConfig) -> None:
+    kept_by_name(config)
     heads = " ".join(config.heads)
     if not heads:
         raise GinkgoError("--heads: expected some of policy value")

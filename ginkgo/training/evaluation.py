@@ -6,7 +6,8 @@ weights that were best.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
@@ -17,7 +18,7 @@ from ginkgo.errors import GinkgoError
 from ginkgo.pipeline.index import Index
 from ginkgo.pipeline.parse import Block, ParseOptions
 from ginkgo.training import metrics, plots
-from ginkgo.training.baselines import FrequentMoves, Majority, Material
+from ginkgo.training.baselines import Baselines
 from ginkgo.training.config import TrainConfig
 from ginkgo.training.heldout import load_block, load_sample
 from ginkgo.training.monitor import plain
@@ -28,22 +29,107 @@ from ginkgo.training.step import Inference, win_probability
 BASELINE_POSITIONS = 200_000
 
 
+@dataclass
 class Answers:
-    """What a model says of a block: win probabilities and policy figures."""
+    """What a model says of positions; None where it lacks the head."""
 
-    def __init__(self, inference: Inference, block: Block) -> None:
-        self.win: NDArray | None = None
-        self.policy: dict[str, float] = {}
-        moves = metrics.PolicyMetrics()
-        for part, outputs in inference.batches(block):
-            if "value" in outputs:
-                if self.win is None:
-                    self.win = np.zeros(len(block.positions))
-                self.win[part] = win_probability(outputs["value"])
-            if "policy" in outputs:
-                moves.add(outputs["policy"], block.positions["move"][part])
-        if moves.result()["positions"]:
-            self.policy = moves.result()
+    win: NDArray[np.float64] | None = None
+    """(n,) probability that the mover wins."""
+    rank: NDArray[np.int32] | None = None
+    """(n,) place of the played move among all labels, 0 the best."""
+    loss: NDArray[np.float64] | None = None
+    """(n,) cross-entropy of the played move in nats."""
+
+    def of(self, rows: NDArray[np.bool_]) -> Answers:
+        """Those of some positions."""
+        kept = {k: None if v is None else v[rows] for k, v in vars(self).items()}
+        return Answers(**kept)
+
+
+def answers_of(
+    inference: Inference, block: Block, done: Callable[[int], None] = lambda _positions: None
+) -> Answers:
+    """Ask a model about every position of a block.
+
+    Args:
+        done: told after each batch how many positions it had.
+    """
+    answers, size = Answers(), len(block.positions)
+    for part, outputs in inference.batches(block):
+        if "value" in outputs:
+            if answers.win is None:
+                answers.win = np.zeros(size)
+            answers.win[part] = win_probability(outputs["value"])
+        if "policy" in outputs:
+            if answers.rank is None or answers.loss is None:
+                answers.rank, answers.loss = np.zeros(size, np.int32), np.zeros(size)
+            played = block.positions["move"][part]
+            answers.rank[part], answers.loss[part] = metrics.move_scores(outputs["policy"], played)
+        done(part.stop - part.start)
+    return answers
+
+
+def figures_of(
+    positions: NDArray, answers: Answers, baselines: Baselines, interval: bool = True
+) -> dict[str, Any]:
+    """How good answers are, beside the baselines; shares, and losses in nats.
+
+    Returns:
+        value: `accuracy`, `log_loss`, `brier`, `calibration_error`, `majority_*`, `material_*`, and
+        `over_material`, the paired difference with its 95 % interval over games. Moves:
+        `policy_top1`, `policy_top5`, `policy_cross_entropy`, `frequent_move_*` (the label played
+        most often), `piece_move_top1` (told which piece type moved, its most frequent label).
+        `games`, `positions`.
+    """
+    figures: dict[str, Any] = {}
+    if answers.win is not None:
+        figures |= metrics.value_metrics(positions, answers.win)
+        for name, baseline in (("majority", baselines.majority), ("material", baselines.material)):
+            other = metrics.value_metrics(positions, baseline.predict(positions))
+            figures[f"{name}_accuracy"] = other["accuracy"]
+            figures[f"{name}_log_loss"] = other["log_loss"]
+    if answers.rank is not None and answers.loss is not None:
+        moves = metrics.policy_metrics(answers.rank, answers.loss)
+        figures |= {f"policy_{name}": value for name, value in moves.items()}
+        frequent = metrics.move_scores(baselines.moves.predict(positions), positions["move"])
+        for name, value in metrics.policy_metrics(*frequent).items():
+            figures[f"frequent_move_{name}"] = value
+        hit = baselines.pieces.predict(positions) == positions["move"]
+        figures["piece_move_top1"] = float(hit.mean()) if len(hit) else float("nan")
+    figures["games"] = len(np.unique(metrics.game_keys(positions)))
+    figures["positions"] = len(positions)
+    if interval and answers.win is not None and figures["games"] > 1:
+        bootstrap = metrics.paired_bootstrap(
+            positions, answers.win, baselines.material.predict(positions), seed=0
+        )
+        figures["over_material"] = {name: list(value) for name, value in bootstrap.items()}
+    return figures
+
+
+def report_of(
+    positions: NDArray, answers: Answers, baselines: Baselines, names: Sequence[str]
+) -> dict[str, Any]:
+    """`figures_of` of everything (`heldout`), by source (`by_source`) and by ply (`by_ply`).
+
+    Args:
+        names: of the sources by number.
+    """
+    report: dict[str, Any] = {
+        "heldout": figures_of(positions, answers, baselines),
+        "by_source": {},
+        "by_ply": {},
+    }
+    for number in np.unique(positions["source"]).tolist():
+        rows = positions["source"] == number
+        figures = figures_of(positions[rows], answers.of(rows), baselines)
+        report["by_source"][names[number]] = figures
+    bounds = [*metrics.PLY_BUCKETS, 1 << 16]
+    for name, low, high in zip(metrics.ply_buckets(), bounds, bounds[1:], strict=False):
+        rows = (positions["ply"] >= low) & (positions["ply"] < high)
+        if rows.any():
+            figures = figures_of(positions[rows], answers.of(rows), baselines, interval=False)
+            report["by_ply"][name] = figures
+    return report
 
 
 class Evaluation:
@@ -65,14 +151,12 @@ class Evaluation:
         self.model = keras.models.clone_model(training_model)
         self._inference = Inference(self.model, config.features)
         # Held-out figures are over all positions, equally weighted, whatever the training keeps.
-        self._parse = replace(parse, keep=0, ply_weight=False)
+        self._parse = replace(parse, keep=0, keep_from=(), ply_weight=False)
         self.val = load_block(indices["val"], self._parse, config.val_positions)
         sample = load_sample(indices["train"], self._parse, BASELINE_POSITIONS)
         if not len(self.val.positions) or not len(sample.positions):
             raise GinkgoError("no held-out positions: give --val, or more games")
-        self.majority = Majority().fit(sample.positions)
-        self.material = Material().fit(sample.positions)
-        self.moves = FrequentMoves().fit(sample.positions)
+        self.baselines = Baselines.fitted(sample.positions)
         self.names = indices["val"].names
         self.best: list[np.ndarray] | None = None
         self.best_loss, self.best_step, self.since_best = float("inf"), 0, 0
@@ -92,9 +176,6 @@ class Evaluation:
         self.best_loss, self.best_step = state["best_loss"], state["best_step"]
         self.since_best, self.best = state["since_best"], best
 
-    def baselines_as_dict(self) -> dict[str, Any]:
-        return {"majority": self.majority.to_dict(), "material": self.material.to_dict()}
-
     # --- figures ------------------------------------------------------------------------------
 
     def _averaged_weights(self) -> list[np.ndarray]:
@@ -107,7 +188,10 @@ class Evaluation:
         positions = self.val.positions
         self._val_baselines = {
             name: metrics.value_metrics(positions, baseline.predict(positions))
-            for name, baseline in (("majority", self.majority), ("material", self.material))
+            for name, baseline in (
+                ("majority", self.baselines.majority),
+                ("material", self.baselines.material),
+            )
         }
         if "value" in self._config.heads:
             parts = [
@@ -124,7 +208,7 @@ class Evaluation:
         """
         weights = self._averaged_weights()
         self.model.set_weights(weights)
-        answers = Answers(self._inference, self.val)
+        answers = answers_of(self._inference, self.val)
         self._last["val"] = (self.val, answers)
         logs: dict[str, Any] = {}
         parts, losses = [], {}
@@ -142,13 +226,14 @@ class Evaluation:
                 f"{material['accuracy']:.4f}), log loss {figures['log_loss']:.4f} "
                 f"({material['log_loss']:.4f}), Brier {figures['brier']:.4f}"
             )
-        if answers.policy:
-            losses["policy"] = answers.policy["cross_entropy"]
-            for name in ("top1", "top5", "cross_entropy"):
-                logs[f"val/policy_{name}"] = answers.policy[name]
+        if answers.rank is not None and answers.loss is not None:
+            moves = metrics.policy_metrics(answers.rank, answers.loss)
+            losses["policy"] = moves["cross_entropy"]
+            for name, value in moves.items():
+                logs[f"val/policy_{name}"] = value
             parts.append(
-                f"held-out moves top-1 {answers.policy['top1']:.4f} top-5 "
-                f"{answers.policy['top5']:.4f} cross-entropy {answers.policy['cross_entropy']:.4f}"
+                f"held-out moves top-1 {moves['top1']:.4f} top-5 {moves['top5']:.4f} "
+                f"cross-entropy {moves['cross_entropy']:.4f}"
             )
         loss = losses.get(self._config.best_by, sum(losses.values()))
         if loss < self.best_loss:
@@ -170,49 +255,11 @@ class Evaluation:
         if not len(block.positions):
             plain("no test games: the figures are of the validation games")
             block = self.val
-        answers = Answers(self._inference, block)
+        answers = answers_of(self._inference, block)
         self._last["test"] = (block, answers)
-        positions = block.positions
-        report: dict[str, Any] = {
-            "heldout": {}, "by_source": {}, "by_ply": {}, "best_step": self.best_step,
-        }  # fmt: skip
-        if answers.win is not None:
-            report["heldout"] = self._value_figures(positions, answers.win)
-            names = self._indices["test"].names
-            for number in np.unique(positions["source"]).tolist():
-                rows = positions["source"] == number
-                report["by_source"][names[number]] = self._value_figures(
-                    positions[rows], answers.win[rows]
-                )
-            bounds = [*metrics.PLY_BUCKETS, 1 << 16]
-            for name, low, high in zip(metrics.ply_buckets(), bounds, bounds[1:], strict=False):
-                rows = (positions["ply"] >= low) & (positions["ply"] < high)
-                if rows.any():
-                    report["by_ply"][name] = self._value_figures(
-                        positions[rows], answers.win[rows], interval=False
-                    )
-        if answers.policy:
-            report["heldout"] |= {f"policy_{key}": v for key, v in answers.policy.items()}
-            favourite = int(self.moves.logits.argmax())
-            report["heldout"]["most_frequent_move"] = float((positions["move"] == favourite).mean())
-        return report
-
-    def _value_figures(
-        self, positions: NDArray, win: NDArray, interval: bool = True
-    ) -> dict[str, Any]:
-        figures: dict[str, Any] = dict(metrics.value_metrics(positions, win))
-        for name, baseline in (("majority", self.majority), ("material", self.material)):
-            other = metrics.value_metrics(positions, baseline.predict(positions))
-            figures[f"{name}_accuracy"] = other["accuracy"]
-            figures[f"{name}_log_loss"] = other["log_loss"]
-        figures["games"] = len(np.unique(metrics.game_keys(positions)))
-        figures["positions"] = len(positions)
-        if interval and figures["games"] > 1:
-            bootstrap = metrics.paired_bootstrap(
-                positions, win, self.material.predict(positions), seed=0
-            )
-            figures["over_material"] = {name: list(value) for name, value in bootstrap.items()}
-        return figures
+        names = self._indices["test"].names
+        report = report_of(block.positions, answers, self.baselines, names)
+        return report | {"best_step": self.best_step}
 
     # --- pictures -----------------------------------------------------------------------------
 
@@ -226,8 +273,8 @@ class Evaluation:
         positions = block.positions
         predictions = {
             "model": answers.win,
-            "material": self.material.predict(positions),
-            "majority": self.majority.predict(positions),
+            "material": self.baselines.material.predict(positions),
+            "majority": self.baselines.majority.predict(positions),
         }
         return {
             f"{split}_plots/calibration": plots.calibration_plot(

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ginkgo.errors import GinkgoError
 from ginkgo.features.position import POSITION
@@ -26,11 +27,16 @@ def find_data(
     test: Sequence[Path],
     fraction: float,
     progress: Callable[[str], None] = lambda _text: None,
+    trained: NDArray[np.uint64] | None = None,
 ) -> dict[str, Index]:
     """The indices of `train`, `val` and `test`; no game is in two of them.
 
     Folders that were split by `ginkgo convert` bring their neighbours; other files are split by
     game here; `val` and `test` replace the split's own.
+
+    Args:
+        trained: hashes of games that the weights at the start were trained on, so that they can
+            be no held-out games any more.
 
     Raises:
         GinkgoError: there is no data to train on, or none that is held out.
@@ -43,11 +49,14 @@ def find_data(
     }
     indices: dict[str, Index] = {}
     held_out = np.zeros(0, np.uint64)
+    seen = np.zeros(0, np.uint64) if trained is None else trained
     for split in ("test", "val", "train"):
         if split in given:
-            indices[split] = given[split].given(split, held_out)
-        else:
+            indices[split] = given[split].given(split, np.concatenate([held_out, seen]))
+        elif split == "train":
             indices[split] = scan.view(split, held_out)
+        else:
+            indices[split] = scan.view(split, np.concatenate([held_out, seen]))
         if split != "train":
             held_out = np.concatenate([held_out, given.get(split, scan).hashes(split)])
     names = ", ".join(map(str, data))
@@ -68,7 +77,7 @@ def load_block(index: Index, options: ParseOptions, limit: int = 0, seed: int = 
     options = replace(options, left_out=index.left_out)
     if limit and index.positions > limit:
         keep = max(1, limit // max(1, index.games))
-        options = replace(options, keep=keep, seed=seed)
+        options = replace(options, keep=keep, keep_from=(), seed=seed)
     reader = SegmentReader()
     return join_blocks([run_job(job, options, reader) for job in _jobs(index)], options)
 
@@ -91,7 +100,7 @@ def epoch_positions(index: Index, options: ParseOptions) -> float:
     The share that passes the filters is measured on a few segments.
     """
     plain = ParseOptions(features="dlshogi119")
-    filtered = replace(options, keep=0, features="dlshogi119")
+    filtered = replace(options, keep=0, keep_from=(), features="dlshogi119")
     share = 1.0
     if replace(filtered, view="before", ply_weight=False, seed=0) != plain:
         jobs = _jobs(index)
@@ -100,8 +109,11 @@ def epoch_positions(index: Index, options: ParseOptions) -> float:
         there = sum(len(run_job(job, plain, reader).keys) for job in some)
         left = sum(len(run_job(job, filtered, reader).keys) for job in some)
         share = left / max(1, there)
-    per_game = index.positions_per_game * share
-    return max(1.0, index.games * (min(per_game, options.keep) if options.keep else per_game))
+    kept = (
+        source.positions_kept(options.kept(number), share)
+        for number, source in enumerate(index.sources)
+    )
+    return max(1.0, sum(kept))
 
 
 def load_sample(index: Index, options: ParseOptions, limit: int, seed: int = 0) -> Block:
@@ -109,7 +121,7 @@ def load_sample(index: Index, options: ParseOptions, limit: int, seed: int = 0) 
     keep, jobs = 8, _jobs(index)
     wanted = max(1, round(limit / max(1, index.games * keep) * len(jobs)))
     some = sorted(np.random.default_rng(seed).permutation(len(jobs))[:wanted].tolist())
-    sample = replace(options, keep=keep, seed=seed, left_out=index.left_out)
+    sample = replace(options, keep=keep, keep_from=(), seed=seed, left_out=index.left_out)
     reader = SegmentReader()
     return join_blocks([run_job(jobs[number], sample, reader) for number in some], options)
 

@@ -259,68 +259,52 @@ def game_keys(positions: NDArray) -> NDArray[np.int64]:
 # --- moves ------------------------------------------------------------------------------------
 
 
-class PolicyMetrics:
-    """Figures of move predictions, a chunk at a time: logits of a whole test set are too many.
+def move_scores(logits: ArrayLike, labels: ArrayLike) -> tuple[NDArray[np.int32], Floats]:
+    """How well each played move was foretold.
 
-    >>> metrics = PolicyMetrics()
-    >>> metrics.add([[0.0, 1.0, 0.0]], [1])
-    >>> metrics.add([[0.0, 1.0, 0.0]], [0])
-    >>> metrics.result()["top1"]
-    0.5
+    Args:
+        logits: (n, labels) before the softmax; -inf rules a move out.
+        labels: (n,) the move played.
+
+    Returns:
+        (n,) rank of the played move, 0 the best; (n,) cross-entropy in nats.
+
+    >>> move_scores([[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]], [1, 0])[0].tolist()
+    [0, 1]
     """
-
-    def __init__(self) -> None:
-        self._positions = 0
-        self._weight = self._top1 = self._top5 = self._loss = 0.0
-
-    def add(self, logits: ArrayLike, labels: ArrayLike, weights: ArrayLike | None = None) -> None:
-        """Count a chunk.
-
-        Args:
-            logits: (n, labels) before the softmax; -inf rules a move out.
-            labels: (n,) the move played.
-            weights: (n,) or None for equal ones.
-        """
-        logits = np.asarray(logits, np.float32)
-        labels = np.asarray(labels, np.int64)
-        if logits.ndim != 2 or labels.shape != logits.shape[:1]:
-            raise ValueError(f"logits {logits.shape} do not fit labels {labels.shape}")
-        if not len(labels):
-            return
-        weight = np.ones(len(labels)) if weights is None else np.asarray(weights, np.float64)
-        if weight.shape != labels.shape:
-            raise ValueError(f"weights {weight.shape} do not fit labels {labels.shape}")
-        played = np.take_along_axis(logits, labels[:, None], axis=1)
-        # Among equals the lower label ranks first, as argmax has it: else a net that says the
-        # same of every move would score 1. A NaN ranks above everything for the same reason.
-        before = np.arange(logits.shape[1]) < labels[:, None]
-        rank = (~(logits <= played)).sum(axis=1) + ((logits == played) & before).sum(axis=1)
-        highest = logits.max(axis=1, keepdims=True)
-        total = np.exp(logits - highest).sum(axis=1, dtype=np.float64)
-        loss = np.log(total) + (highest - played)[:, 0]
-        self._positions += len(labels)
-        self._weight += float(weight.sum())
-        self._top1 += float(weight @ (rank < 1))
-        self._top5 += float(weight @ (rank < 5))
-        self._loss += float(weight @ loss)
-
-    def result(self) -> dict[str, float]:
-        """`top1`, `top5` (shares), `cross_entropy` (nats), `positions` (how many)."""
-        return {
-            "top1": float(_ratio(self._top1, self._weight)),
-            "top5": float(_ratio(self._top5, self._weight)),
-            "cross_entropy": float(_ratio(self._loss, self._weight)),
-            "positions": self._positions,
-        }
+    logits = np.asarray(logits, np.float32)
+    labels = np.asarray(labels, np.int64)
+    if logits.ndim != 2 or labels.shape != logits.shape[:1]:
+        raise ValueError(f"logits {logits.shape} do not fit labels {labels.shape}")
+    if not len(labels):
+        return np.zeros(0, np.int32), np.zeros(0)
+    played = np.take_along_axis(logits, labels[:, None], axis=1)
+    # Among equals the lower label ranks first, as argmax has it: else a net that says the
+    # same of every move would score 1. A NaN ranks above everything for the same reason.
+    before = np.arange(logits.shape[1]) < labels[:, None]
+    rank = (~(logits <= played)).sum(axis=1) + ((logits == played) & before).sum(axis=1)
+    highest = logits.max(axis=1, keepdims=True)
+    total = np.exp(logits - highest).sum(axis=1, dtype=np.float64)
+    return rank.astype(np.int32), np.log(total) + (highest - played)[:, 0]
 
 
 def policy_metrics(
-    logits: ArrayLike, labels: ArrayLike, weights: ArrayLike | None = None
+    rank: NDArray, loss: ArrayLike, weights: ArrayLike | None = None
 ) -> dict[str, float]:
-    """`PolicyMetrics` of one array."""
-    metrics = PolicyMetrics()
-    metrics.add(logits, labels, weights)
-    return metrics.result()
+    """The figures of a move prediction: `top1`, `top5` (shares), `cross_entropy` (nats).
+
+    Args:
+        rank, loss: (n,) of `move_scores`. weights: (n,) or None for equal ones.
+    """
+    loss = np.asarray(loss, np.float64)
+    weight = np.ones(len(loss)) if weights is None else np.asarray(weights, np.float64)
+    if not rank.shape == loss.shape == weight.shape:
+        raise ValueError(f"rank {rank.shape}, loss {loss.shape}, weights {weight.shape} differ")
+    return {
+        "top1": _mean((rank < 1).astype(np.float64), weight),
+        "top5": _mean((rank < 5).astype(np.float64), weight),
+        "cross_entropy": _mean(loss, weight),
+    }
 
 
 # --- helpers ----------------------------------------------------------------------------------

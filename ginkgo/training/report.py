@@ -6,6 +6,7 @@ by source and by ply, wait fraction, and where things are.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -16,44 +17,9 @@ from ginkgo.training.config import TrainConfig
 
 
 def print_report(config: TrainConfig, directory: Path, report: dict[str, Any]) -> None:
-    """Print it."""
-    console = Console(width=None if Console().is_terminal else 110)
-    heldout = report["heldout"]
-    if "accuracy" in heldout:
-        table = Table(title=f"Win prediction on held-out games ({config.run})")
-        table.add_column("games of", justify="left")
-        for name in (
-            "games",
-            "accuracy",
-            "material",
-            "majority",
-            "log loss",
-            "material ",
-            "Brier",
-        ):
-            table.add_column(name, justify="right")
-        rows = [("all", heldout)]
-        if len(report["by_source"]) > 1:
-            rows += list(report["by_source"].items())
-        rows += [(f"ply {ply}", figures) for ply, figures in report["by_ply"].items()]
-        for name, figures in rows:
-            table.add_row(
-                name,
-                f"{figures['games']:,}",
-                f"{figures['accuracy']:.4f}",
-                f"{figures['material_accuracy']:.4f}",
-                f"{figures['majority_accuracy']:.4f}",
-                f"{figures['log_loss']:.4f}",
-                f"{figures['material_log_loss']:.4f}",
-                f"{figures['brier']:.4f}",
-            )
-        console.print(table)
-    if "policy_top1" in heldout:
-        console.print(
-            f"Moves on held-out games: top-1 {heldout['policy_top1']:.4f}, top-5 "
-            f"{heldout['policy_top5']:.4f}, cross-entropy {heldout['policy_cross_entropy']:.4f}; "
-            f"the most frequent move alone {heldout['most_frequent_move']:.4f}"
-        )
+    """The report at the end of a run."""
+    print_figures(config.run, report)
+    console = _console()
     for kind, entry in report["dropped"].items():
         console.print(f"left out: {entry['count']:,} × {kind}, first {entry['first']}")
     console.print(
@@ -64,3 +30,59 @@ def print_report(config: TrainConfig, directory: Path, report: dict[str, Any]) -
     )
     console.print(f"model  {directory}", highlight=False)
     console.print(f"curves tensorboard --logdir {directory / 'logs'}", highlight=False)
+
+
+#: Title, and by column: heading, key, format.
+_TABLES = {
+    "Win prediction": [
+        ("accuracy", "accuracy", ".4f"),
+        ("material", "material_accuracy", ".4f"),
+        ("majority", "majority_accuracy", ".4f"),
+        ("log loss", "log_loss", ".4f"),
+        ("material ", "material_log_loss", ".4f"),
+        ("Brier", "brier", ".4f"),
+    ],
+    "Moves": [
+        ("top-1", "policy_top1", ".4f"),
+        ("top-5", "policy_top5", ".4f"),
+        ("most frequent", "frequent_move_top1", ".4f"),
+        ("of the piece", "piece_move_top1", ".4f"),
+        ("cross-entropy", "policy_cross_entropy", ".4f"),
+    ],
+}
+
+
+def print_figures(name: str, report: dict[str, Any]) -> None:
+    """Tables of the figures over all, by source and by ply, each beside its baselines.
+
+    Args:
+        name: of the run or model. report: of `evaluation.report_of`.
+    """
+    rows = [("all", report["heldout"])]
+    if len(report["by_source"]) > 1:
+        rows += list(report["by_source"].items())
+    rows += [(f"ply {ply}", figures) for ply, figures in report["by_ply"].items()]
+    for title, columns in _TABLES.items():
+        if columns[0][1] not in report["heldout"]:
+            continue
+        table = Table(title=f"{title} on held-out games ({name})")
+        table.add_column("games of", justify="left")
+        for heading in ("games", *(heading for heading, _, _ in columns)):
+            table.add_column(heading, justify="right")
+        for row, figures in rows:
+            cells = [format(figures[key], shape) for _, key, shape in columns]
+            table.add_row(row, f"{figures['games']:,}", *cells)
+        _console().print(table)
+
+
+def _console() -> Console:
+    return Console(width=None if Console().is_terminal else 110)
+
+
+def without_nan(value: Any) -> Any:
+    """JSON has no NaN: figures of nothing become null."""
+    if isinstance(value, dict):
+        return {key: without_nan(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_nan(item) for item in value]
+    return None if isinstance(value, float) and math.isnan(value) else value

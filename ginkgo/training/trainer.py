@@ -16,27 +16,37 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 import ginkgo
 from ginkgo.errors import GinkgoError
 from ginkgo.features.labels import LABEL_SCHEME
-from ginkgo.models import build_network, model_name, parse_network, save_model
+from ginkgo.models import (
+    build_network,
+    load_games,
+    model_name,
+    parse_network,
+    save_model,
+    start_from,
+)
 from ginkgo.pipeline.index import Index
 from ginkgo.pipeline.loader import Loader, LoaderConfig
 from ginkgo.pipeline.parse import ParseOptions
 from ginkgo.pipeline.tfdata import dataset_of
 from ginkgo.records.files import write_text
 from ginkgo.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
-from ginkgo.training.config import TrainConfig
+from ginkgo.training.config import TrainConfig, kept_by_name
 from ginkgo.training.evaluation import Evaluation
 from ginkgo.training.heldout import epoch_positions, find_data
 from ginkgo.training.monitor import InputClock, Progress, ScalarLog, plain
 from ginkgo.training.recipe import WeightAverage, choose_precision, learning_rate, make_optimizer
+from ginkgo.training.report import without_nan
 from ginkgo.training.step import TrainStep, channels_of
 
 #: Steps at the start that do not count toward speed and wait: compiling, first touch of memory.
@@ -83,6 +93,8 @@ class Trainer:
         self._resume_from = found
         self._setup_keras()
         self.parse = parse_options(config)
+        #: Hashes of the games that the weights at the start were trained on.
+        self._trained = load_games(config.init) if config.init else np.zeros(0, np.uint64)
         plain(f"reading {', '.join(str(path) for path in config.data)}")
         self.indices = find_data(
             config.data,
@@ -90,8 +102,18 @@ class Trainer:
             config.test,
             config.val_fraction,
             progress=lambda source: plain(f"  {source}"),
+            trained=self._trained,
         )
+        self.parse = replace(self.parse, keep_from=self._keep_from())
         self._build()
+
+    def _keep_from(self) -> tuple[int | None, ...]:
+        """`--keep-from` by number of the source."""
+        wanted, names = kept_by_name(self.config), self.indices["train"].names
+        for name in wanted:
+            if name not in names:
+                raise GinkgoError(f"--keep-from {name}: expected one of {' '.join(names)}")
+        return tuple(wanted.get(name) for name in names) if wanted else ()
 
     def _setup_keras(self) -> None:
         keras.utils.set_random_seed(self.config.seed)
@@ -105,6 +127,8 @@ class Trainer:
         config, train = self.config, self.indices["train"]
         self.network = parse_network(config.network, config.activation)
         self.model = build_network(self.network, channels_of(config.features), config.heads)
+        if config.init is not None and self._resume_from is None:
+            self._start_from(config.init)
         self.optimizer = make_optimizer(config, self.model)
         self.average = WeightAverage(self.model, config.ema) if config.ema else None
         per_epoch = math.ceil(epoch_positions(train, self.parse) / config.batch_size)
@@ -135,6 +159,11 @@ class Trainer:
             f"shuffle: pool {config.pool:,}, batch {config.batch_size:,}; expect {share:.1%} of "
             "positions to meet no other of their game in a batch"
         )
+
+    def _start_from(self, directory: Path) -> None:
+        fresh = start_from(self.model, directory, self.network.name, self.config.features)
+        new = f"; fresh: {' '.join(fresh)}" if fresh else ""
+        plain(f"starting from the weights of {directory}{new}")
 
     # --- the loop -----------------------------------------------------------------------------
 
@@ -307,7 +336,13 @@ class Trainer:
             },
         }
         log.final(report, self.evaluation)
-        save_model(self.directory, self.evaluation.model, self._model_config(report))
+        save_model(
+            self.directory,
+            self.evaluation.model,
+            self._model_config(report),
+            self.evaluation.baselines.to_dict(),
+            np.concatenate([self._trained, self.indices["train"].hashes]),
+        )
         if self.config.report is not None:
             write_text(self.config.report, json.dumps(without_nan(report), indent=2) + "\n")
         return report
@@ -335,7 +370,6 @@ class Trainer:
                 },
                 "samples": samples,
             },
-            "baselines": self.evaluation.baselines_as_dict(),
             "metrics": without_nan({key: report[key] for key in ("heldout", "by_source")}),
         }
 
@@ -380,17 +414,13 @@ def describe(indices: dict[str, Index], parse: ParseOptions, say: Callable = pla
         parts = ", ".join(f"{source.name} {source.games:,}" for source in index.sources[:8])
         more = "" if len(index.sources) <= 8 else f" and {len(index.sources) - 8} more"
         say(f"{split}: {index.games:,} games, {index.positions:,} positions ({parts}{more})")
-    if parse.keep:
-        say(f"keeping {parse.keep} positions per game and epoch")
-
-
-def without_nan(value: Any) -> Any:
-    """JSON has no NaN: figures of nothing become null."""
-    if isinstance(value, dict):
-        return {key: without_nan(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [without_nan(item) for item in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
+    if parse.keep or any(parse.keep_from):
+        kept = [
+            f"{parse.kept(number) or 'all'} of {source.name}"
+            for number, source in enumerate(indices["train"].sources)
+        ]
+        shown = ", ".join(kept) if any(parse.keep_from) else f"{parse.keep}"
+        say(f"positions kept per game and epoch: {shown}")
 
 
 def as_json(config: Any) -> str:
