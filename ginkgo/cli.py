@@ -20,6 +20,7 @@ from ginkgo.errors import run_main
 VERBS = {
     "convert": ("ginkgo.records.convert", "turn kifu into SFEN records, split by game"),
     "evaluate": ("ginkgo.training.evaluate", "judge a model on games it has not seen"),
+    "export": ("ginkgo.models.export", "write a model as ONNX, SavedModel or LiteRT"),
     "train": ("ginkgo.training.cli", "train a network on records or games"),
 }
 

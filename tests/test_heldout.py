@@ -9,8 +9,9 @@ import pytest
 
 from ginkgo.errors import GinkgoError
 from ginkgo.pipeline import ParseOptions, build_index
+from ginkgo.pipeline.load import epoch_positions, load_block
 from ginkgo.records.convert import ConvertConfig, convert
-from ginkgo.training.heldout import epoch_positions, find_data, load_block
+from ginkgo.training.heldout import find_data
 
 
 @pytest.fixture(scope="module")

@@ -20,12 +20,12 @@ from ginkgo.errors import GinkgoError
 from ginkgo.features.labels import labels_from_moves
 from ginkgo.features.position import POSITION, position_from_sfen, sfen_from_position
 from ginkgo.pipeline import Loader, LoaderConfig, ParseOptions, build_index
+from ginkgo.pipeline.load import load_block
 from ginkgo.pipeline.parse import Block
 from ginkgo.pipeline.parse_records import parse_records
 from ginkgo.pipeline.pool import Bag, Pool, Shadow, draw_places
 from ginkgo.pipeline.shuffle import measured_share_without_mate, share_without_mate
 from ginkgo.records import parse_game_line, parse_record
-from ginkgo.training.heldout import load_block
 
 SMALL = {"batch_size": 256, "pool": 4096, "seed": 5}
 

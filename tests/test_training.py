@@ -21,9 +21,10 @@ from ginkgo.errors import GinkgoError
 from ginkgo.features import dlshogi119, position
 from ginkgo.models import build_network, load_games, load_model, parse_network
 from ginkgo.pipeline import ParseOptions, build_index
+from ginkgo.pipeline.load import load_block
 from ginkgo.training.checkpoint import latest_checkpoint
 from ginkgo.training.config import TrainConfig
-from ginkgo.training.heldout import find_data, load_block
+from ginkgo.training.heldout import find_data
 from ginkgo.training.recipe import WeightAverage, is_kernel, learning_rate, make_optimizer
 from ginkgo.training.step import TrainStep, mirror_half, planes_of, value_targets
 from ginkgo.training.trainer import Interrupted, Trainer

@@ -1,12 +1,18 @@
-"""Keras networks and the model directory.
+"""Keras networks, the model directory, and export.
 
 In: a network's name and its heads. Out: a Keras model, saved and read back with what is known
-of it (`config.json`: network, feature and label schemes, what it was trained on, metrics).
+of it (`config.json`: network, feature and label schemes, what it was trained on, metrics), and
+written in formats that play without Keras.
 
-Importing this room imports Keras and TensorFlow.
+Keras and TensorFlow are imported only with a name that needs them: an engine that plays an ONNX
+file reads `config.json` without.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from ginkgo.models.directory import (
+    find_model,
     load_baselines,
     load_config,
     load_games,
@@ -15,12 +21,15 @@ from ginkgo.models.directory import (
     save_model,
     start_from,
 )
-from ginkgo.models.resnet import HEADS, Network, build_network, parse_network
+
+if TYPE_CHECKING:
+    from ginkgo.models.resnet import HEADS, Network, build_network, parse_network
 
 __all__ = [
     "HEADS",
     "Network",
     "build_network",
+    "find_model",
     "load_baselines",
     "load_config",
     "load_games",
@@ -30,3 +39,9 @@ __all__ = [
     "save_model",
     "start_from",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module("ginkgo.models.resnet"), name)

@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +19,11 @@ from ginkgo.errors import GinkgoError
 from ginkgo.features.labels import LABEL_SCHEME
 from ginkgo.records.files import atomic_write, write_text
 
+if TYPE_CHECKING:
+    import keras
+
+#: The word that stands for the bundled model wherever a model directory is asked for.
+PRETRAINED = "pretrained"
 CONFIG, WEIGHTS = "config.json", "model.keras"
 BASELINES, GAMES = "baselines.json", "games.npy"
 
@@ -60,18 +64,28 @@ def save_model(
     return directory / WEIGHTS
 
 
+def find_model(directory: str | Path) -> Path:
+    """The directory of a model; the word `pretrained` means the one that comes with ginkgo.
+
+    Raises:
+        GinkgoError: there is no model directory.
+    """
+    path = Path(__file__).parent / PRETRAINED if str(directory) == PRETRAINED else Path(directory)
+    if not (path / CONFIG).is_file():
+        raise GinkgoError(f"{directory}: no model directory (no {CONFIG} in it)")
+    return path
+
+
 def load_config(directory: str | Path) -> dict[str, Any]:
     """The configuration of a model directory.
 
     Raises:
         GinkgoError: there is none, or it is not JSON.
     """
-    path = Path(directory) / CONFIG
+    path = find_model(directory) / CONFIG
     try:
         return json.loads(path.read_text())
-    except OSError:
-        raise GinkgoError(f"{directory}: no model directory (no {CONFIG} in it)") from None
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise GinkgoError(f"{path}: not valid JSON: {error}") from None
 
 
@@ -81,10 +95,12 @@ def load_model(directory: str | Path) -> tuple[keras.Model, dict[str, Any]]:
     Raises:
         GinkgoError: the directory lacks one of them.
     """
+    import keras
+
     import ginkgo.models.resnet  # noqa: F401  (registers the layers that the file names)
 
     config = load_config(directory)
-    path = Path(directory) / WEIGHTS
+    path = find_model(directory) / WEIGHTS
     if not path.exists():
         raise GinkgoError(f"{directory}: no {WEIGHTS} in it")
     try:
@@ -99,7 +115,7 @@ def load_baselines(directory: str | Path) -> dict[str, Any]:
     Raises:
         GinkgoError: there is none, or it is not JSON.
     """
-    path = Path(directory) / BASELINES
+    path = find_model(directory) / BASELINES
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -112,7 +128,7 @@ def load_games(directory: str | Path) -> NDArray[np.uint64]:
     Raises:
         GinkgoError: they are not there, or damaged.
     """
-    path = Path(directory) / GAMES
+    path = find_model(directory) / GAMES
     try:
         return np.load(path, allow_pickle=False).astype(np.uint64)
     except (OSError, ValueError, EOFError) as error:

@@ -90,10 +90,10 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     """
     from ginkgo.models import load_baselines, load_games, load_model
     from ginkgo.pipeline.index import Scan
+    from ginkgo.pipeline.load import join_blocks, load_block
     from ginkgo.pipeline.parse import ParseOptions
     from ginkgo.training.baselines import Baselines
     from ginkgo.training.evaluation import answers_of, report_of
-    from ginkgo.training.heldout import join_blocks, load_block
     from ginkgo.training.step import Inference
 
     model, description = load_model(config.model)

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from ginkgo.errors import GinkgoError
 from ginkgo.pipeline.index import Index
+from ginkgo.pipeline.load import load_block, load_sample
 from ginkgo.pipeline.parse import Block, ParseOptions
 from ginkgo.training import metrics, plots
 from ginkgo.training.baselines import Baselines
 from ginkgo.training.config import TrainConfig
-from ginkgo.training.heldout import load_block, load_sample
 from ginkgo.training.monitor import plain
 from ginkgo.training.recipe import WeightAverage
 from ginkgo.training.step import Inference, win_probability

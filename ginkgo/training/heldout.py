@@ -1,23 +1,18 @@
-"""Held-out positions: which there are, and how to load them.
+"""Held-out games: which there are.
 
-In: a run's configuration. Out: the index of the training data, and blocks of validation and test
-positions that share no game with it.
+In: a run's data. Out: the indices of training, validation and test, which share no game.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ginkgo.errors import GinkgoError
-from ginkgo.features.position import POSITION
 from ginkgo.pipeline.index import Index, Scan
-from ginkgo.pipeline.parse import Block, ParseOptions
-from ginkgo.pipeline.worker import Job, SegmentReader, run_job
 from ginkgo.records import SPLITS
 
 
@@ -65,77 +60,3 @@ def find_data(
     if not indices["val"].games:
         raise GinkgoError(f"{names}: too few games to hold some out: give more, or --val")
     return {split: indices[split] for split in SPLITS}
-
-
-def load_block(index: Index, options: ParseOptions, limit: int = 0, seed: int = 0) -> Block:
-    """All positions of an index at once, in this process; for sets that fit in memory.
-
-    Args:
-        limit: at most about so many positions; where there are more, fewer of each game are
-            taken (`keep`), so that as many games as possible are there. 0: all.
-    """
-    options = replace(options, left_out=index.left_out)
-    if limit and index.positions > limit:
-        keep = max(1, limit // max(1, index.games))
-        options = replace(options, keep=keep, keep_from=(), seed=seed)
-    reader = SegmentReader()
-    return join_blocks([run_job(job, options, reader) for job in _jobs(index)], options)
-
-
-def _jobs(index: Index) -> list[Job]:
-    """All segments of an index, in order."""
-    jobs: list[Job] = []
-    for source, entry in enumerate(index.sources):
-        for segment in entry.segments:
-            files = index.files[segment.file : segment.file + segment.files]
-            paths = tuple(file.path for file in files)
-            buckets = index.buckets(source, segment)
-            jobs.append(Job(len(jobs), 0, files[0].kind, paths, segment, source, buckets))
-    return jobs
-
-
-def epoch_positions(index: Index, options: ParseOptions) -> float:
-    """About how many positions an epoch has, filters and `keep` applied.
-
-    The share that passes the filters is measured on a few segments.
-    """
-    plain = ParseOptions(features="dlshogi119")
-    filtered = replace(options, keep=0, keep_from=(), features="dlshogi119")
-    share = 1.0
-    if replace(filtered, view="before", ply_weight=False, seed=0) != plain:
-        jobs = _jobs(index)
-        some = [jobs[n] for n in np.linspace(0, len(jobs) - 1, min(8, len(jobs))).astype(int)]
-        reader = SegmentReader()
-        there = sum(len(run_job(job, plain, reader).keys) for job in some)
-        left = sum(len(run_job(job, filtered, reader).keys) for job in some)
-        share = left / max(1, there)
-    kept = (
-        source.positions_kept(options.kept(number), share)
-        for number, source in enumerate(index.sources)
-    )
-    return max(1.0, sum(kept))
-
-
-def load_sample(index: Index, options: ParseOptions, limit: int, seed: int = 0) -> Block:
-    """About `limit` positions from segments spread over the whole index."""
-    keep, jobs = 8, _jobs(index)
-    wanted = max(1, round(limit / max(1, index.games * keep) * len(jobs)))
-    some = sorted(np.random.default_rng(seed).permutation(len(jobs))[:wanted].tolist())
-    sample = replace(options, keep=keep, keep_from=(), seed=seed, left_out=index.left_out)
-    reader = SegmentReader()
-    return join_blocks([run_job(jobs[number], sample, reader) for number in some], options)
-
-
-def join_blocks(blocks: list[Block], options: ParseOptions) -> Block:
-    """Blocks one after another."""
-    joined = Block(
-        np.concatenate([np.zeros(0, POSITION), *(block.positions for block in blocks)]),
-        np.concatenate([np.zeros(0, np.uint64), *(block.keys for block in blocks)]),
-        bad=[bad for block in blocks for bad in block.bad],
-    )
-    if options.features == "ginkgo148":
-        codes = [block.codes for block in blocks if block.codes is not None]
-        sizes = [np.diff(block.offsets) for block in blocks if block.offsets is not None]
-        joined.codes = np.concatenate([np.zeros(0, np.uint16), *codes])
-        joined.offsets = np.cumsum(np.concatenate([np.zeros(1, np.int64), *sizes]))
-    return joined

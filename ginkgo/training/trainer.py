@@ -36,6 +36,7 @@ from ginkgo.models import (
     start_from,
 )
 from ginkgo.pipeline.index import Index
+from ginkgo.pipeline.load import epoch_positions
 from ginkgo.pipeline.loader import Loader, LoaderConfig
 from ginkgo.pipeline.parse import ParseOptions
 from ginkgo.pipeline.tfdata import dataset_of
@@ -43,7 +44,7 @@ from ginkgo.records.files import write_text
 from ginkgo.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
 from ginkgo.training.config import TrainConfig, kept_by_name
 from ginkgo.training.evaluation import Evaluation
-from ginkgo.training.heldout import epoch_positions, find_data
+from ginkgo.training.heldout import find_data
 from ginkgo.training.monitor import InputClock, Progress, ScalarLog, plain
 from ginkgo.training.recipe import WeightAverage, choose_precision, learning_rate, make_optimizer
 from ginkgo.training.report import without_nan
