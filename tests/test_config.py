@@ -21,6 +21,7 @@ DATA = (Path("records/train"),)
 @pytest.fixture(autouse=True)
 def _in_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    DATA[0].mkdir(parents=True)
 
 
 def refusal(**fields: object) -> str:

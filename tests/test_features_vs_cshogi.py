@@ -155,6 +155,13 @@ def test_play_agrees_with_cshogi():
         flipped, hands = orient(after["board"], after["hand"], np.ones(1, np.uint8))
         np.testing.assert_array_equal(before["board"], flipped)
         np.testing.assert_array_equal(before["hand"], hands)
+        # The same in Black's view.
+        start = position_from_sfen(sfen)
+        cells, held = orient(start["board"], start["hand"], start["color"])
+        position.play(cells, held, np.array([move], np.int32), start["color"])
+        wanted = orient(after["board"], after["hand"], after["color"])
+        np.testing.assert_array_equal(cells, wanted[0])
+        np.testing.assert_array_equal(held, wanted[1])
 
 
 def test_is_legal_with_dead_end_is_the_legal_move_list():

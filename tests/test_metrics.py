@@ -12,9 +12,10 @@ from matplotlib.image import imread
 
 from ginkgo.features.labels import moved_pieces
 from ginkgo.features.position import DRAW, LOSS, NO_RESULT, POSITION, WIN, position_from_sfen
-from ginkgo.training import baselines, metrics, plots
+from ginkgo.training import baselines, boards, metrics, plots
 
 START = "lnsgkgsnl/1r5b1/ppppppppp/9/9/9/PPPPPPPPP/1B5R1/LNSGKGSNL b - 1"
+MATED = "4k4/4G4/4P4/9/9/9/9/9/4K4 w - 2"
 LN2 = math.log(2)
 
 
@@ -349,6 +350,17 @@ def test_material_learns_that_pieces_win():
     assert (baselines.Material().fit(some[:0]).predict(some[:5]) == 0.5).all()
 
 
+def test_score_scale_is_found_again():
+    rng = np.random.default_rng(0)
+    some = positions([WIN] * 20_000)
+    score = rng.normal(size=len(some)) * 500
+    some["score"] = score
+    some["result"] = np.where(rng.random(len(some)) < 1 / (1 + np.exp(-score / 350)), WIN, LOSS)
+    assert baselines.score_scale(some) == pytest.approx(350, rel=0.05)
+    some["score"] = np.nan
+    assert baselines.score_scale(some) == 600
+
+
 def test_piece_moves():
     some = random_games(20, 60)
     fitted = baselines.PieceMoves().fit(some)
@@ -405,3 +417,32 @@ def test_plots_of_next_to_nothing():
     assert_a_picture(plots.calibration_plot({"model": metrics.calibration(some[1:], [0.5])}))
     assert_a_picture(plots.by_ply_plot({"model": metrics.by_ply(some, [0.5, 0.5])}))
     assert_a_picture(plots.by_ply_plot({}))
+
+
+# --- boards -----------------------------------------------------------------------------------
+
+
+def test_opinions_are_legal_moves_with_probabilities():
+    position = position_from_sfen(START)[0]
+    logits = np.zeros(2187, np.float32)
+    # 7g7f, 2g2f and, far more wanted but impossible, a drop.
+    up = {usi: 81 * 0 + to for usi, to in (("7g7f", 9 * 6 + 5), ("2g2f", 9 * 1 + 5))}
+    logits[up["7g7f"]], logits[up["2g2f"]], logits[81 * 20 + 40] = 3, 2, 99
+    said = boards.opinion(position, 0.6, logits)
+    assert [label for label, _ in said.moves[:2]] == list(up.values())
+    total = np.exp(3) + np.exp(2) + 28  # thirty legal moves
+    assert said.moves[0][1] == pytest.approx(np.exp(3) / total)
+    assert boards.opinion(position, 0.6, None).moves is None
+
+
+def test_boards_are_pictures():
+    some = np.concatenate([position_from_sfen(START), position_from_sfen(MATED)])
+    some["move"] = 5
+    rng = np.random.default_rng(0)
+    said = [boards.opinion(one, 0.25, rng.normal(size=2187)) for one in some]
+    assert said[1].moves == []  # no legal move is left
+    image = boards.boards_image(some, said, "two boards")
+    assert image.dtype == np.uint8
+    assert image.shape == (490, 1350, 3)
+    other = boards.boards_image(some, [boards.Opinion(None, None)] * 2, "two boards")
+    assert (image != other).any()

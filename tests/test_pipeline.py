@@ -20,7 +20,7 @@ from ginkgo.errors import GinkgoError
 from ginkgo.features.labels import labels_from_moves
 from ginkgo.features.position import POSITION, position_from_sfen, sfen_from_position
 from ginkgo.pipeline import Loader, LoaderConfig, ParseOptions, build_index
-from ginkgo.pipeline.load import load_block
+from ginkgo.pipeline.load import epoch_positions, load_block
 from ginkgo.pipeline.parse import Block
 from ginkgo.pipeline.parse_records import parse_records
 from ginkgo.pipeline.pool import Bag, Pool, Shadow, draw_places
@@ -659,3 +659,45 @@ def test_dataset_is_usable_without_the_trainer(games_dir):
         shapes.add(tuple(batch["hand"].shape[1:]))
     assert total == index_of(games_dir).positions
     assert shapes == {(2, 7)}
+
+
+def test_a_row_after_an_unusable_one_is_checked_by_itself(tmp_path):
+    """A line may continue one that was refused: then nothing vouches for its position."""
+    two_kings = "4k4/9/9/9/9/9/9/4K4/4K4 b P {}"
+    after = "4k4/9/9/9/9/4P4/9/4K4/4K4 w - {}"
+    good = GOOD.decode()
+    lines = [
+        f"{two_kings.format(1)},80,P*5f,b",
+        f"{after.format(2)},80,5a4a,b",
+        good,
+    ]
+    (tmp_path / "a.sfenx").write_text("\n".join(lines) + "\n")
+    block = load_block(index_of(tmp_path), ParseOptions())
+    assert [(one.line, one.kind) for one in block.bad] == [(1, "bad SFEN"), (2, "bad SFEN")]
+    assert len(block.positions) == 1
+
+
+@given(st.lists(st.sampled_from([b"b", b"w", b"", b"bw", b"x", b"d"]), max_size=6))
+def test_letters_are_read_as_one_by_one(texts):
+    from ginkgo.pipeline.parse_records import _letters
+
+    numbers = {b"b": 0, b"w": 1}
+    assert _letters(texts, numbers).tolist() == [numbers.get(text, -1) for text in texts]
+
+
+def test_positions_kept_by_source(tmp_path, games_dir):
+    for number, name in enumerate(("one", "two")):
+        file = sorted(games_dir.glob("*.usi"))[number]
+        (tmp_path / f"{name}.usi").write_bytes(file.read_bytes())
+    index = build_index(sorted(tmp_path.glob("*.usi")), "all")
+    options = ParseOptions(keep=8, keep_from=(None, 3))
+    config = LoaderConfig(batch_size=64, pool=2048, workers=0, seed=2, epochs=1, parse=options)
+    with Loader(index, config) as loader:
+        expected = loader.share_without_mate
+        found = np.concatenate([batch.positions for batch in loader])
+    for source, keep in ((0, 8), (1, 3)):
+        games = found["game"][found["source"] == source]
+        assert set(np.unique(games, return_counts=True)[1]) == {keep}
+    assert len(found) == epoch_positions(index, options)
+    mates = (8 * 8 + 3 * 3) / 11 - 1
+    assert expected == pytest.approx(np.exp(-63 * mates / len(found)), rel=0.05)

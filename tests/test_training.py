@@ -84,6 +84,17 @@ def test_value_targets():
     np.testing.assert_array_equal(value_targets(result), expected)
 
 
+def test_value_targets_with_scores():
+    result = np.array([position.WIN, position.LOSS, position.WIN, position.DRAW])
+    score = np.array([600, 600, np.nan, -1200], np.float16)
+    targets = value_targets(result, tf.constant(score), share=0.25, scale=600.0).numpy()
+    rate = 1 / (1 + np.exp(-1))
+    wanted = [0.75 + 0.25 * rate, 0.25 * rate, 1, 0.375 + 0.25 / (1 + np.exp(2))]
+    np.testing.assert_allclose(targets[:, 0], wanted, rtol=1e-5)
+    np.testing.assert_allclose(targets.sum(axis=1), 1)
+    assert value_targets(result, tf.constant(score)).numpy()[:, 0].tolist() == [1, 0, 1, 0.5]
+
+
 def test_positions_without_result_move_no_value_weight(config, positions):
     """Weight 0 means weight 0: the gradient of the value head vanishes, not only its report."""
     nothing = positions.copy()
@@ -221,6 +232,20 @@ def test_a_resumed_run_ends_with_the_same_weights(config):
     resumed.run()
     for one, other in zip(whole.average.values, resumed.average.values, strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+@pytest.mark.parametrize(
+    ("other", "line"),
+    [
+        ({"network": "b2c8"}, "--network: the run began with b1c8, not b2c8"),
+        ({"activation": "relu"}, "--activation: the run began with silu, not relu"),
+        ({"val_fraction": 0.1}, "--val-fraction: the run began with 0.05, not 0.1"),
+    ],
+)
+def test_a_resumed_run_must_be_the_same(config, other, line):
+    Trainer(replace(config, steps=1)).run()
+    with pytest.raises(GinkgoError, match=line):
+        Trainer(replace(config, resume=True, steps=2, **other))
 
 
 def test_ctrl_c_while_waiting_for_input_saves_what_is_trained(config, monkeypatch):

@@ -138,6 +138,22 @@ def moved_pieces(board: NDArray[np.uint8], labels: NDArray[np.integer]) -> NDArr
     return piece
 
 
+def origin_of(label: int, board: NDArray[np.uint8]) -> int | None:
+    """The square that a label's move starts from: the nearest piece on the line that it names.
+
+    Args:
+        label: in [0, 2187). board: (81,) mover's view.
+
+    Returns:
+        None for a drop, or where the line is empty.
+    """
+    move_class, to = divmod(int(label), 81)
+    if move_class >= 20:
+        return None
+    line = [square for square in _ORIGIN[move_class % 10, to].tolist() if square >= 0]
+    return next((square for square in line if board[square]), None)
+
+
 _LETTERS = "PLNSBRG"
 
 

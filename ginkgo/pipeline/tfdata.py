@@ -30,16 +30,45 @@ def signature(features: str) -> dict[str, tf.TensorSpec]:
     return spec
 
 
-def element(batch: Batch) -> dict[str, Any]:
-    """A batch as the dictionary that `signature` describes."""
-    fields: dict[str, Any] = {
-        name: np.ascontiguousarray(batch.positions[name]) for name in POSITION.names or ()
-    }
-    fields["number"] = np.int64(batch.number)
-    fields["epoch"] = np.int64(batch.epoch)
-    fields["pool_fill"] = np.int64(batch.pool_fill)
+def _packed_signature(features: str) -> tuple[tf.TensorSpec, ...]:
+    parts = [
+        tf.TensorSpec((None, POSITION.itemsize), tf.uint8),
+        tf.TensorSpec((3,), tf.int64),
+    ]
+    if features == "ginkgo148":
+        parts += [tf.TensorSpec((None,), tf.uint16), tf.TensorSpec((None,), tf.int64)]
+    return tuple(parts)
+
+
+def _packed(batch: Batch) -> tuple[Any, ...]:
+    """A batch as few arrays.
+
+    What Python does between two batches holds the interpreter's lock, and the training loop then
+    waits for it; cutting the fields apart is left to TensorFlow (`_unpack`), which does not.
+    """
+    positions = np.ascontiguousarray(batch.positions)
+    rows = positions.view(np.uint8).reshape(len(positions), POSITION.itemsize)
+    parts: list[Any] = [rows, np.array([batch.number, batch.epoch, batch.pool_fill])]
     if batch.codes is not None:
-        fields["codes"], fields["offsets"] = batch.codes, batch.offsets
+        parts += [batch.codes, batch.offsets]
+    return tuple(parts)
+
+
+def _unpack(rows: tf.Tensor, numbers: tf.Tensor, *sparse: tf.Tensor) -> dict[str, tf.Tensor]:
+    """The dictionary that `signature` describes."""
+    assert POSITION.fields is not None
+    fields: dict[str, tf.Tensor] = {}
+    for name, (field, offset, *_) in POSITION.fields.items():
+        base, shape = field.base, field.shape
+        part = rows[:, offset : offset + field.itemsize]
+        if base.itemsize > 1:
+            part = tf.reshape(part, (-1, *shape, base.itemsize))
+            fields[name] = tf.bitcast(part, tf.as_dtype(base))
+        else:
+            fields[name] = tf.reshape(part, (-1, *shape))
+    fields["number"], fields["epoch"], fields["pool_fill"] = tf.unstack(numbers, num=3)
+    if sparse:
+        fields["codes"], fields["offsets"] = sparse
     return fields
 
 
@@ -53,16 +82,19 @@ def dataset_of(
         close: end the loader's processes with the iterator.
     """
 
-    def batches() -> Iterator[dict[str, Any]]:
+    def batches() -> Iterator[tuple[Any, ...]]:
         loader = open_loader()
         try:
             for batch in loader:
-                yield element(batch)
+                yield _packed(batch)
         finally:
             if close:
                 loader.close()
 
-    data = tf.data.Dataset.from_generator(batches, output_signature=signature(features))
+    data = tf.data.Dataset.from_generator(
+        batches, output_signature=_packed_signature(features)
+    ).map(_unpack)
+    assert data.element_spec == signature(features)
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return data.with_options(options).prefetch(2)

@@ -233,6 +233,23 @@ class Baselines:
         )
 
 
+def score_scale(positions: NDArray) -> float:
+    """Centipawns s for which the win rate of a search score is best put as 1 / (1 + exp(-score/s)).
+
+    Args:
+        positions: (n,) `POSITION`; those without score or result are left out.
+
+    Returns:
+        the scale; 600, which the field takes for granted, where scores say nothing of results.
+    """
+    target, score = targets(positions), positions["score"].astype(np.float64)
+    known = np.isfinite(score) & ~np.isnan(target)
+    # A lost king's score is no number of pawns.
+    features = np.clip(score[known, None], -3000, 3000) / 600
+    slope = logistic_fit(features, target[known], penalty=1.0)[0] if known.any() else 0.0
+    return 600 / slope if slope > 0.05 else 600.0
+
+
 # --- logistic regression ----------------------------------------------------------------------
 
 

@@ -63,6 +63,19 @@ def latest_checkpoint(directory: Path) -> Path | None:
     return max(directory.glob("step-*.npz"), default=None)
 
 
+def read_progress(path: Path) -> dict[str, Any]:
+    """The `progress` of a checkpoint, without its weights.
+
+    Raises:
+        GinkgoError: the file is damaged.
+    """
+    try:
+        with np.load(path) as arrays:
+            return json.loads(arrays["meta"].tobytes())["progress"]
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise GinkgoError(f"{path}: damaged checkpoint: {error}") from None
+
+
 def load_checkpoint(
     path: Path,
     model: keras.Model,

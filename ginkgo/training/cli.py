@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal
 
 import tyro
@@ -21,7 +20,7 @@ def main(
 
     Args:
         argv: options; those of the process by default.
-        heads: what is learned, where the program's name says it already.
+        heads: what is learned unless the options say otherwise.
 
     Returns:
         the exit status: 0, or 130 after Ctrl-C.
@@ -30,9 +29,8 @@ def main(
         GinkgoError: a user's mistake.
     """
     program = os.path.basename(sys.argv[0]) if heads else "ginkgo train"
-    config = tyro.cli(TrainConfig, prog=program, args=argv)
-    if heads and config.heads == TrainConfig.heads:
-        config = replace(config, heads=heads)
+    default = TrainConfig(data=tyro.MISSING, heads=heads or TrainConfig.heads)
+    config = tyro.cli(TrainConfig, prog=program, args=argv, default=default)
     check(config)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # TensorFlow gives every large tensor back to the system and asks for it anew, and each time

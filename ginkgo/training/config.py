@@ -7,6 +7,7 @@ at once.
 from __future__ import annotations
 
 import difflib
+import glob
 import math
 import os
 import shlex
@@ -78,6 +79,9 @@ class TrainConfig:
     """Share of the target that is spread over all classes."""
     value_weight: float = 1.0
     """Weight of the value loss where both heads are trained."""
+    score_share: float = 0.0
+    """Share of the search score in the value target, where records carry one; the score becomes a
+    win rate through a scale fitted to the results."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Arithmetic of the network; auto: bfloat16 where the device gains from it."""
     deterministic: bool = False
@@ -126,6 +130,8 @@ class TrainConfig:
     """End after so many evaluations without a better held-out loss; 0: never."""
     checkpoint_every: int = 0
     """Steps between checkpoints; 0: at each evaluation."""
+    histograms: bool = False
+    """Histograms of all weights in TensorBoard at each evaluation."""
     resume: bool = False
     """Go on from the last checkpoint of the run, inside the epoch where it stopped."""
     report: Path | None = None
@@ -142,7 +148,7 @@ _AT_LEAST = {
     "batch_size": 2,
 }
 _ABOVE_ZERO = ("learning_rate", "value_weight")
-_SHARES = ("warmup", "ema", "label_smoothing")
+_SHARES = ("warmup", "ema", "label_smoothing", "score_share")
 # Seeds as NumPy and TensorFlow take them; above .45 validation and test leave no games to train on.
 _RANGES = {"seed": (0, 2**32 - 1), "val_fraction": (0, 0.45)}
 
@@ -224,6 +230,9 @@ def _check_choices(config: TrainConfig) -> None:
 def _check_places(config: TrainConfig) -> None:
     if not config.data:
         raise GinkgoError("no data given: expected files, directories or globs")
+    for path in (*config.data, *config.val, *config.test):
+        if not glob.has_magic(str(path)) and not path.exists():
+            raise GinkgoError(f"{path}: no such file or directory")
     if not config.run or config.run.startswith(".") or set(config.run) & {"/", "\\"}:
         _refuse("run", config.run, "expected a plain name; its folder is made in --runs")
     directory = config.runs / config.run

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from ginkgo.errors import GinkgoError
 from ginkgo.pipeline.index import Index
 from ginkgo.pipeline.load import load_block, load_sample
-from ginkgo.pipeline.parse import Block, ParseOptions
+from ginkgo.pipeline.parse import Block, ParseOptions, with_codes
 from ginkgo.training import metrics, plots
-from ginkgo.training.baselines import Baselines
+from ginkgo.training.baselines import Baselines, score_scale
+from ginkgo.training.boards import Opinion, boards_image, opinion
 from ginkgo.training.config import TrainConfig
 from ginkgo.training.monitor import plain
 from ginkgo.training.recipe import WeightAverage
@@ -157,6 +158,8 @@ class Evaluation:
         if not len(self.val.positions) or not len(sample.positions):
             raise GinkgoError("no held-out positions: give --val, or more games")
         self.baselines = Baselines.fitted(sample.positions)
+        #: Centipawns; see `baselines.score_scale`.
+        self.score_scale = score_scale(sample.positions)
         self.names = indices["val"].names
         self.best: list[np.ndarray] | None = None
         self.best_loss, self.best_step, self.since_best = float("inf"), 0, 0
@@ -263,6 +266,36 @@ class Evaluation:
 
     # --- pictures -----------------------------------------------------------------------------
 
+    def boards(self) -> dict[str, NDArray[np.uint8]]:
+        """Boards of the last validation: the same few positions each time, and the worst ones."""
+        if "val" not in self._last:
+            return {}
+        block, answers = self._last["val"]
+        worst = answers.loss
+        if answers.win is not None:
+            worst = metrics.log_losses(metrics.targets(block.positions), answers.win)
+        if worst is None:
+            return {}
+        wrong = _distinct_games(block.positions, np.argsort(-np.nan_to_num(worst), kind="stable"))
+        fixed = [_nearest_ply(block.positions, ply) for ply in (15, 34, 51, 70, 87, 106)]
+        images = {}
+        for title, rows in (("the same positions", fixed), ("worst predictions", wrong[:6])):
+            image = boards_image(block.positions[rows], self._opinions(block, rows), title)
+            images[f"val_boards/{title.replace(' ', '_')}"] = image
+        return images
+
+    def _opinions(self, block: Block, rows: list[int]) -> list[Opinion]:
+        positions = block.positions[rows]
+        some = with_codes(Block(positions, block.keys[rows]), self._parse)
+        said: list[Opinion] = []
+        for part, outputs in self._inference.batches(some):
+            wins = win_probability(outputs["value"]) if "value" in outputs else None
+            for row, position in enumerate(positions[part]):
+                win = None if wins is None else float(wins[row])
+                logits = outputs["policy"][row] if "policy" in outputs else None
+                said.append(opinion(position, win, logits))
+        return said
+
     def plots(self, split: str = "val") -> dict[str, NDArray[np.uint8]]:
         """Calibration and accuracy by ply of the last evaluation, as (h, w, 4 or 3) images."""
         if split not in self._last:
@@ -287,3 +320,14 @@ class Evaluation:
                 {name: metrics.by_ply(positions, win) for name, win in predictions.items()}
             ),
         }
+
+
+def _distinct_games(positions: NDArray, rows: NDArray[np.int64]) -> list[int]:
+    """The first of these rows of each game, in their order."""
+    _, first = np.unique(metrics.game_keys(positions[rows]), return_index=True)
+    return rows[np.sort(first)].tolist()
+
+
+def _nearest_ply(positions: NDArray, ply: int) -> int:
+    """The first row whose ply is nearest to the given one."""
+    return int(np.abs(positions["ply"].astype(np.int64) - ply).argmin())

@@ -130,8 +130,12 @@ class ScalarLog(keras.callbacks.Callback):
             for name, value in (logs or {}).items():
                 if isinstance(value, (int, float)):
                     tf.summary.scalar(name, value)
-            for name, image in self._trainer.evaluation.plots().items():
+            evaluation = self._trainer.evaluation
+            for name, image in (evaluation.plots() | evaluation.boards()).items():
                 tf.summary.image(name, image[None])
+            if self._trainer.config.histograms:
+                for weight in self._trainer.model.weights:
+                    tf.summary.histogram(f"weights/{weight.path}", weight.value)
         self._writer.flush()
         self._mark = time.perf_counter()
 

@@ -72,7 +72,7 @@ def calibration_plot(
     below.set(xlabel="predicted probability that the mover wins", ylabel="positions")
     below.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
     _legend(above, "upper left")
-    return _drawn(figure)
+    return drawn(figure)
 
 
 def by_ply_plot(
@@ -92,11 +92,11 @@ def by_ply_plot(
     buckets = ply_buckets()
     place = np.arange(len(buckets))
     above.axhline(0.5, color=_BARS, linewidth=1.5, label="coin")
-    drawn = [0.5]
+    heights = [0.5]
     for index, (name, figures) in enumerate(curves.items()):
         accuracy = np.array([_figure(figures, bucket, "accuracy") for bucket in buckets])
         above.plot(place, accuracy, label=name, **_style(index))
-        drawn += accuracy[~np.isnan(accuracy)].tolist()
+        heights += accuracy[~np.isnan(accuracy)].tolist()
         if index == 0:
             _write_values(above, place, accuracy)
             counts = np.array([_figure(figures, bucket, "positions") for bucket in buckets])
@@ -105,13 +105,13 @@ def by_ply_plot(
             labels = [f"{count:,.0f}" for count in counts]
             below.bar_label(bars, labels, fontsize=11, color=_TEXT, padding=2)
             below.margins(y=0.3)
-    margin = 0.12 * max(0.1, max(drawn) - min(drawn))
-    above.set(ylabel="accuracy", ylim=(max(0, min(drawn) - margin), max(drawn) + 2 * margin))
+    margin = 0.12 * max(0.1, max(heights) - min(heights))
+    above.set(ylabel="accuracy", ylim=(max(0, min(heights) - margin), max(heights) + 2 * margin))
     below.set(xlabel="ply", ylabel="positions", xlim=(-0.5, len(buckets) - 0.5))
     below.set_xticks(place, buckets)
     below.yaxis.set_major_formatter(FuncFormatter(lambda count, _: f"{count:,.0f}"))
     _legend(above, "best")
-    return _drawn(figure)
+    return drawn(figure)
 
 
 def png(image: Image) -> bytes:
@@ -180,7 +180,8 @@ def _legend(axes: Axes, place: Literal["upper left", "best"]) -> None:
         text.set_color(_TEXT)
 
 
-def _drawn(figure: Figure) -> Image:
+def drawn(figure: Figure) -> Image:
+    """A finished figure as an image."""
     canvas = figure.canvas
     assert isinstance(canvas, FigureCanvasAgg)
     canvas.draw()

@@ -58,10 +58,23 @@ def mirror_half(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     }
 
 
-def value_targets(result: tf.Tensor) -> tf.Tensor:
-    """(n, 2) target [mover wins, mover loses]; a draw, and what has no result, is one half."""
+def value_targets(
+    result: tf.Tensor, score: tf.Tensor | None = None, share: float = 0.0, scale: float = 600.0
+) -> tf.Tensor:
+    """(n, 2) target [mover wins, mover loses]; a draw, and what has no result, is one half.
+
+    Args:
+        result: (n,). score: (n,) centipawns in the mover's view, NaN where there is none.
+        share: of the score's win rate in the target, where there is a score.
+        scale: centipawns, see `baselines.score_scale`.
+    """
     win = tf.where(result == WIN, 1.0, 0.0)
     win = tf.where((result == DRAW) | (result == NO_RESULT), 0.5, win)
+    if share and score is not None:
+        score = tf.cast(score, tf.float32)
+        known = tf.math.is_finite(score)
+        searched = tf.sigmoid(tf.where(known, score, 0.0) / scale)
+        win = tf.where(known, (1 - share) * win + share * searched, win)
     return tf.stack([win, 1.0 - win], axis=1)
 
 
@@ -78,19 +91,26 @@ class TrainStep:
         optimizer: keras.optimizers.Optimizer,
         average: WeightAverage | None,
         config: TrainConfig,
+        score_scale: float = 600.0,
     ) -> None:
+        self._scale = score_scale
         self._model, self._optimizer, self._average = model, optimizer, average
         self._config = config
         self.call = tf.function(self._step, reduce_retracing=True)
+        #: The same from planes (n, 9, 9, channels) on: what a benchmark compares the loop with.
+        self.update = tf.function(self._update, reduce_retracing=True)
 
     def __call__(self, batch: dict[str, tf.Tensor], rate: float, step: int) -> dict[str, tf.Tensor]:
         return self.call(batch, tf.constant(rate, tf.float32), tf.constant(step, tf.float32))
 
     def _step(self, batch, rate, step):
-        config, model = self._config, self._model
+        config = self._config
         if config.mirror and config.features == "dlshogi119":
             batch = mirror_half(batch)
-        planes = planes_of(batch, config.features)
+        return self._update(planes_of(batch, config.features), batch, rate, step)
+
+    def _update(self, planes, batch, rate, step):
+        config, model = self._config, self._model
         self._optimizer.learning_rate.assign(rate)
         variables = [variable.value for variable in model.trainable_variables]
         with tf.GradientTape() as tape:
@@ -122,7 +142,7 @@ class TrainStep:
             loss += metrics["policy_loss"]
         if "value" in outputs:
             result, weight = batch["result"], tf.cast(batch["weight"], tf.float32)
-            target = value_targets(result)
+            target = value_targets(result, batch["score"], config.score_share, self._scale)
             if config.label_smoothing:
                 target = target * (1 - config.label_smoothing) + config.label_smoothing / 2
             crossed = tf.nn.softmax_cross_entropy_with_logits(target, outputs["value"])

@@ -41,7 +41,12 @@ from ginkgo.pipeline.loader import Loader, LoaderConfig
 from ginkgo.pipeline.parse import ParseOptions
 from ginkgo.pipeline.tfdata import dataset_of
 from ginkgo.records.files import write_text
-from ginkgo.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
+from ginkgo.training.checkpoint import (
+    latest_checkpoint,
+    load_checkpoint,
+    read_progress,
+    save_checkpoint,
+)
 from ginkgo.training.config import TrainConfig, kept_by_name
 from ginkgo.training.evaluation import Evaluation
 from ginkgo.training.heldout import find_data
@@ -52,6 +57,11 @@ from ginkgo.training.step import TrainStep, channels_of
 
 #: Steps at the start that do not count toward speed and wait: compiling, first touch of memory.
 WARMUP_STEPS = 10
+#: Options that must not change when a run is resumed (the data's own are in the loader's state).
+LASTING = (
+    *("network", "activation", "heads", "features", "view", "optimizer", "ema", "init"),
+    *("val", "test", "val_fraction", "best_by"),
+)
 #: Steps between looks at the metrics on the device; each look waits for the device.
 LOG_EVERY = 10
 
@@ -141,13 +151,10 @@ class Trainer:
         loader_state = None
         self.speed = {"positions": 0, "seconds": 0.0, "wait": 0.0, "batches": 0}
         if self._resume_from is not None:
+            self._same_run(read_progress(self._resume_from)["options"])
             progress, loader_state, best = load_checkpoint(
                 self._resume_from, self.model, self.optimizer, self.average
             )
-            if progress["network"] != self.network.name:
-                raise GinkgoError(
-                    f"{self._resume_from}: network {progress['network']}, not {self.network.name}"
-                )
             self._saved = progress["step"]
             self.step, self.samples = progress["step"], progress["samples"]
             self.evaluation.restore(progress["evaluation"], best)
@@ -165,6 +172,14 @@ class Trainer:
         fresh = start_from(self.model, directory, self.network.name, self.config.features)
         new = f"; fresh: {' '.join(fresh)}" if fresh else ""
         plain(f"starting from the weights of {directory}{new}")
+
+    def _same_run(self, options: dict[str, str]) -> None:
+        """A resumed run must learn the same thing and be judged on the same games."""
+        for name, before in options.items():
+            now = str(getattr(self.config, name))
+            if now != before:
+                option = name.replace("_", "-")
+                raise GinkgoError(f"--{option}: the run began with {before}, not {now}")
 
     # --- the loop -----------------------------------------------------------------------------
 
@@ -186,7 +201,10 @@ class Trainer:
                 *self._extra,
             ]
             callbacks = keras.callbacks.CallbackList(parts, model=self.model)
-            train_step = TrainStep(self.model, self.optimizer, self.average, config)
+            scale = self.evaluation.score_scale
+            if config.score_share:
+                plain(f"search scores become win rates by 1 / (1 + exp(-score / {scale:.0f}))")
+            train_step = TrainStep(self.model, self.optimizer, self.average, config, scale)
             with self._signals():
                 callbacks.on_train_begin()
                 try:
@@ -299,7 +317,7 @@ class Trainer:
         progress = {
             "step": self.step,
             "samples": self.samples,
-            "network": self.network.name,
+            "options": {name: str(getattr(self.config, name)) for name in LASTING},
             "evaluation": self.evaluation.state(),
         }
         try:
