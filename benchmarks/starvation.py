@@ -34,8 +34,9 @@ def starve(
     from ginkgo.pipeline.tfdata import dataset_of
     from ginkgo.training.monitor import InputClock
 
-    with Loader(index, config, say=common.say) as loader:
-        clock = InputClock(iter(dataset_of(lambda: loader, config.parse.features, close=False)))
+    with Loader(index, config, say=common.say, ahead=True) as loader:
+        data = dataset_of(lambda: loader, config.parse.features, close=False, packed=True)
+        clock = InputClock(iter(data))
         step = config.batch_size / rate
         skipped = max(1, round(warmup / step))
         total = skipped + max(1, round(seconds / step))
@@ -48,8 +49,9 @@ def starve(
                 start = time.perf_counter()
             elif number > skipped:
                 waits.append(clock.last_wait)
-            fills.append(int(batch["pool_fill"]))
-            loader.acknowledge(int(batch["number"]))
+            batch_number, _epoch, fill = batch[1].numpy().tolist()
+            fills.append(fill)
+            loader.acknowledge(batch_number)
             left = start + (number + 1) * step - time.perf_counter()
             if left > 0:
                 time.sleep(left)

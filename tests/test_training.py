@@ -211,6 +211,7 @@ def test_curves_and_plots_are_in_tensorboard(config):
         *("input/wait_fraction", "input/positions_per_second", "input/pool_fill"),
         *("input/dropped_lines", "input/epoch"),
         *("val_plots/calibration", "val_plots/accuracy_by_ply", "test_plots/calibration"),
+        *("val_boards/the_same_positions", "val_boards/worst_predictions"),
         "run/config",
     }
     assert len(events.Tensors("train/value_accuracy")) == 12

@@ -28,6 +28,11 @@ from ginkgo.pipeline.worker import Job, slot_bytes
 from ginkgo.pipeline.workers import Workers
 from ginkgo.records import Refusal
 
+#: Batches that a `tf.data.Dataset` over a loader holds ready.
+TFDATA_PREFETCH = 2
+#: Seconds for which a loader waits to be told that a batch has been taken.
+_PATIENCE_S = 0.05
+
 
 @dataclass(frozen=True)
 class LoaderConfig:
@@ -154,6 +159,8 @@ class Loader:
                 self._count(bad)
         self._last_state = self._position_in_data()
         self._acknowledged = self._number
+        self._told = threading.Condition()
+        self._handed_out = self._number
         self._lock = threading.Lock()
         self._queue: queue.Queue[Batch | _End] = queue.Queue(max(1, config.prefetch))
         self._stop = threading.Event()
@@ -175,6 +182,8 @@ class Loader:
         return self
 
     def __next__(self) -> Batch:
+        # As in `_stay_behind`: whoever fills the dataset's buffer waits for the loop as well.
+        self._wait_for(self._handed_out + 1 - TFDATA_PREFETCH)
         while True:
             try:
                 item = self._queue.get(timeout=0.5)
@@ -187,6 +196,7 @@ class Loader:
             if item.error is not None:
                 raise item.error
             raise StopIteration
+        self._handed_out = item.number
         if not self._ahead:
             self.acknowledge(item.number - 1)
         return item
@@ -216,7 +226,9 @@ class Loader:
 
     def acknowledge(self, batch: int) -> None:
         """Tell that all batches up to this number have been trained on."""
-        self._acknowledged = max(self._acknowledged, batch)
+        with self._told:
+            self._acknowledged = max(self._acknowledged, batch)
+            self._told.notify_all()
 
     @property
     def pids(self) -> list[int]:
@@ -322,6 +334,7 @@ class Loader:
                 if batch is None:
                     break
                 self._put(batch)
+                self._stay_behind()
                 with self._lock:
                     self._advance()
             self._put(_End())
@@ -336,6 +349,21 @@ class Loader:
                 return
             except queue.Full:
                 pass
+
+    def _stay_behind(self) -> None:
+        """Do no work while the training loop is about to take a batch.
+
+        The loop's `next` makes room, which would wake this thread, and the two would want the
+        interpreter's lock at the same moment. What has been taken is acknowledged when the loop
+        has its batch and is busy with it on the device: that is the time to make another one.
+        """
+        self._wait_for(self._number - self.config.prefetch - TFDATA_PREFETCH + 1)
+
+    def _wait_for(self, batch: int) -> None:
+        """Wait until this batch is acknowledged, but not for long: nothing depends on it."""
+        if self._ahead and self._acknowledged < batch:
+            with self._told:
+                self._told.wait_for(lambda: self._acknowledged >= batch, _PATIENCE_S)
 
     def _advance(self) -> None:
         state = self._shadow.advance(self._acknowledged)

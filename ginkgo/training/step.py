@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ginkgo.features.labels import LABELS, MIRROR_LABEL
 from ginkgo.features.position import DRAW, MIRROR_SQUARE, NO_RESULT, POSITION, WIN
 from ginkgo.pipeline.parse import Block
+from ginkgo.pipeline.tfdata import unpack
 from ginkgo.training.config import TrainConfig
 from ginkgo.training.recipe import WeightAverage
 
@@ -99,6 +100,17 @@ class TrainStep:
         self.call = tf.function(self._step, reduce_retracing=True)
         #: The same from planes (n, 9, 9, channels) on: what a benchmark compares the loop with.
         self.update = tf.function(self._update, reduce_retracing=True)
+
+        self._packed = tf.function(
+            lambda packed, rate, step: self._step(unpack(*packed), rate, step),
+            reduce_retracing=True,
+        )
+
+    def on_packed(
+        self, packed: tuple[tf.Tensor, ...], rate: float, step: int
+    ) -> dict[str, tf.Tensor]:
+        """A step on a batch as `tfdata.dataset_of(…, packed=True)` gives it."""
+        return self._packed(packed, tf.constant(rate, tf.float32), tf.constant(step, tf.float32))
 
     def __call__(self, batch: dict[str, tf.Tensor], rate: float, step: int) -> dict[str, tf.Tensor]:
         return self.call(batch, tf.constant(rate, tf.float32), tf.constant(step, tf.float32))

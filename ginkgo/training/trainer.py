@@ -219,27 +219,28 @@ class Trainer:
 
     def _loop(self, train_step: TrainStep, callbacks: keras.callbacks.CallbackList) -> None:
         config = self.config
-        data = dataset_of(lambda: self.loader, config.features, close=False)
+        data = dataset_of(lambda: self.loader, config.features, close=False, packed=True)
         iterator = iter(data)
         clock = InputClock(iterator)
         if self.step < self.steps and not self._stop_signal:
             callbacks.on_epoch_begin(0)
         number = 0
-        for batch in self._batches(clock):
+        for packed in self._batches(clock):
             if self._stop_signal or self.step >= self.steps:
                 break  # this batch was not trained on: the checkpoint below is of the one before
             rate = learning_rate(config, self.step, self.steps)
-            metrics = train_step(batch, rate, self.step)
+            metrics = train_step.on_packed(packed, rate, self.step)
             self.step += 1
-            self.samples += int(batch["board"].shape[0])
-            number = int(batch["number"])
+            positions = int(packed[0].shape[0])
+            self.samples += positions
+            number, epoch, pool_fill = packed[1].numpy().tolist()
             self.loader.acknowledge(number)
             logs = {
                 **metrics,
                 "learning_rate": rate,
-                "positions": int(batch["board"].shape[0]),
-                "epoch": int(batch["epoch"]),
-                "pool_fill": int(batch["pool_fill"]),
+                "positions": positions,
+                "epoch": epoch,
+                "pool_fill": pool_fill,
                 "wait": clock.last_wait,
             }
             callbacks.on_train_batch_end(self.step, logs)
@@ -261,7 +262,7 @@ class Trainer:
         if self._stop_signal and self.step > self._saved:
             self._checkpoint(number, must=True)
 
-    def _batches(self, clock: InputClock) -> Iterator[dict[str, tf.Tensor]]:
+    def _batches(self, clock: InputClock) -> Iterator[tuple[tf.Tensor, ...]]:
         """The clock's batches. What went wrong in the loader's thread is raised as it was there."""
         try:
             yield from clock
