@@ -67,7 +67,7 @@ def main() -> None:
         for name in options.formats:
             to, quantize = FORMATS[name]
             path = Path(scratch) / name
-            found = export(options.model, path, to, planes, quantize, calibration=512)
+            found = export(options.model, path, to, planes[:512], planes[512:], quantize)
             agreement[name] = found.top1_agreement
             runners[name] = runner_of(path, to)
     figures: dict[str, dict[str, float]] = {}

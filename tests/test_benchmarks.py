@@ -29,6 +29,8 @@ OPTIONS = {
     " --plane-positions 256 --naive-seconds 0.1 --naive-shuffle 32 --naive-lines 50",
     "starvation": "--rate 2000 --workers 1 --batch-size 128 --pool 512 --warmup 0.2 --seconds 0.5",
     "memory": "--workers 1 --batch-size 128 --pool 512 --copies 2",
+    "training": "--network b1c8 --batch-size 64 --steps 12 --pool 512 --seconds 0.2",
+    "evaluator": "--formats onnx --batch-sizes 1 4 --seconds 0.1",
     "shuffle": "--workers 0 --pool 512 --batches 32 --keep 0 8 --copies 8 --positions 500",
 }
 MIXED = {"batch", "per_game", "expected", "measured", "ratio_of_shares_with_mate"}
@@ -47,6 +49,13 @@ KEYS = {
     "starvation": {"wait_fraction", "consumed_per_second", "rate", "workers", "batch_size"},
     "memory": {"growth", "peak_1x_mib", "peak_10x_mib"},
     "shuffle": {"steady", "full"},
+    "training": {
+        "fit_positions_per_second",
+        "bare_positions_per_second",
+        "ratio",
+        "torch_positions_per_second",
+    },
+    "evaluator": {"positions_per_second", "top1_agreement"},
 }
 
 

@@ -37,20 +37,20 @@ def planes(games_dir):
 def test_a_file_answers_as_the_model_does(tmp_path, planes, to):
     save(tmp_path / "model")
     path = tmp_path / "made" / "file"
-    found = export(tmp_path / "model", path, to, planes, calibration=256)
+    found = export(tmp_path / "model", path, to, planes[:256], planes[256:])
     assert found.positions == 64
     assert found.top1_agreement == 1
     assert found.max_difference < 1e-3
     assert found.value_difference < 1e-5
     assert [one.name for one in path.parent.iterdir()] == ["file"]
     # Written again, it replaces what is there.
-    assert export(tmp_path / "model", path, to, planes, calibration=256) == found
+    assert export(tmp_path / "model", path, to, planes[:256], planes[256:]) == found
 
 
 def test_dlshogi_can_load_the_onnx_file(tmp_path, planes):
     model = save(tmp_path / "model")
     path = tmp_path / "model.onnx"
-    export(tmp_path / "model", path, "onnx", planes)
+    export(tmp_path / "model", path, "onnx", planes, planes)
     session = onnxruntime.InferenceSession(path.read_bytes())
     shapes = {one.name: one.shape[1:] for one in (*session.get_inputs(), *session.get_outputs())}
     assert shapes["input1"] == [62, 9, 9]
@@ -79,9 +79,9 @@ def test_dlshogi_can_load_the_onnx_file(tmp_path, planes):
 def test_int8_stays_close(tmp_path, planes, to):
     save(tmp_path / "model")
     plain = tmp_path / "plain"
-    export(tmp_path / "model", plain, to, planes)
+    export(tmp_path / "model", plain, to, planes, planes)
     small = tmp_path / "small"
-    found = export(tmp_path / "model", small, to, planes, "int8", calibration=256)
+    found = export(tmp_path / "model", small, to, planes[:256], planes[256:], "int8")
     assert 0 < found.max_difference < 1
     assert found.top1_agreement > 0.7  # fresh weights rank most moves alike
     assert found.value_difference < 0.05
@@ -92,7 +92,7 @@ def test_the_heads_stay_float(tmp_path, planes):
     onnx = pytest.importorskip("onnx")
     save(tmp_path / "model")
     path = tmp_path / "small.onnx"
-    export(tmp_path / "model", path, "onnx", planes, "int8", calibration=64)
+    export(tmp_path / "model", path, "onnx", planes[:64], planes, "int8")
     graph = onnx.load(path)
     weights = {one.name: one.data_type for one in graph.graph.initializer}
     heads = set(head_nodes(graph))
@@ -111,7 +111,7 @@ def test_single_heads_and_other_planes(tmp_path, games_dir, head):
     save(tmp_path / "model", "ginkgo148", (head,), 148)
     path = tmp_path / "model.onnx"
     planes = real_planes([games_dir], "ginkgo148", 40)
-    found = export(tmp_path / "model", path, "onnx", planes)
+    found = export(tmp_path / "model", path, "onnx", planes, planes)
     assert found.max_difference < 1e-3
     assert set(runner_of(path, "onnx")(planes[:2])) == {f"output_{head}"}
     assert np.isnan(found.top1_agreement) == (head == "value")

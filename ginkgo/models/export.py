@@ -88,13 +88,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     features = load_config(directory)["features"]
     name = f"model-{config.quantize}" if config.quantize else "model"
     path = config.out or directory / (name + SUFFIX[config.to])
-    planes = real_planes(
-        config.positions or (_sample(),),
-        features,
-        config.calibration + config.compared,
-        config.seed,
-    )
-    found = export(directory, path, config.to, planes, config.quantize, config.calibration)
+    sources = config.positions or (_sample(),)
+    known = real_planes(sources, features, config.calibration, "train", config.seed)
+    unknown = real_planes(sources, features, config.compared, "test", config.seed)
+    found = export(directory, path, config.to, known, unknown, config.quantize)
     result = {"path": str(path), "format": config.to, "quantize": config.quantize, **asdict(found)}
     if config.json:
         print(json.dumps({k: None if v != v else v for k, v in result.items()}))
@@ -116,8 +113,13 @@ def _sample() -> Path:
     return sample
 
 
-def real_planes(paths: Sequence[Path], features: str, count: int, seed: int = 0) -> Planes:
+def real_planes(
+    paths: Sequence[Path], features: str, count: int, split: str = "all", seed: int = 0
+) -> Planes:
     """Planes (n, c, 9, 9) of at most `count` positions, drawn from as many games as possible.
+
+    Args:
+        split: `train`, `val`, `test` or `all`; where there are too few games to split, all.
 
     Raises:
         GinkgoError: no usable position at the paths.
@@ -127,7 +129,9 @@ def real_planes(paths: Sequence[Path], features: str, count: int, seed: int = 0)
     from ginkgo.pipeline.load import load_block
     from ginkgo.pipeline.parse import ParseOptions
 
-    index = build_index(paths, "all")
+    index = build_index(paths, split)
+    if not index.games:
+        index = build_index(paths, "all")
     block = load_block(index, ParseOptions(features=features), 2 * count, seed)
     if not len(block.positions):
         raise GinkgoError(f"{', '.join(map(str, paths))}: no usable position")
@@ -155,9 +159,9 @@ def export(
     directory: str | Path,
     path: str | Path,
     to: str,
-    planes: Planes,
+    known: Planes,
+    unknown: Planes,
     quantize: str = "",
-    calibration: int = 1024,
 ) -> Comparison:
     """Write an exported model.
 
@@ -165,8 +169,8 @@ def export(
         directory: of the model. path: of the file (a folder for `savedmodel`), replaced at the
             end if it is there.
         to: `onnx`, `savedmodel` or `litert`. quantize: `int8` or empty.
-        planes: (n, c, 9, 9) of real positions: the first `calibration` set the scales of int8,
-            the others are compared (all, where there are no more).
+        known: (n, c, 9, 9) of real positions that set the scales of int8.
+        unknown: (m, c, 9, 9) of real positions on which the answers are compared.
 
     Raises:
         GinkgoError: the format cannot be made of this model, or a package is missing.
@@ -176,9 +180,6 @@ def export(
     model, config = load_model(directory)
     inputs = INPUTS[config["features"]]
     module = _as_module(model, inputs)
-    known, unknown = planes[:calibration], planes[calibration:]
-    if not len(unknown):
-        unknown = planes
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".export-") as folder:
