@@ -14,8 +14,8 @@ train: $(INSTALLED)
 	$(BIN)/ginkgo convert data/sample -o records/sample --overwrite
 	rm -rf runs/sample
 	$(BIN)/ginkgo train records/sample/train --run sample --init pretrained --heads policy value \
-	    --best-by value --network b5c64 --activation relu --batch-size 128 --steps 600 \
-	    --learning-rate 3e-4 --weight-decay 0.05 --ema 0.995 --eval-every 150 --val-positions 5000
+	    --best-by value --batch-size 128 --steps 600 --learning-rate 3e-4 --weight-decay 0.05 \
+	    --ema 0.995 --eval-every 150 --val-positions 5000
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest

@@ -52,8 +52,9 @@ def test_it_gives_the_figures_of_the_run_again(trained, config, capsys):
 
 
 def test_games_trained_on_are_left_out_under_any_name(trained, config, games_dir, tmp_path):
-    trained_on = load_games(trained[0])
-    assert len(trained_on)
+    trained_on = load_games(trained[0]).all
+    assert len(load_games(trained[0]).val)
+    assert len(trained_on) > len(load_games(trained[0]).train)
     (file,) = games_dir.glob("*.gz")
     renamed = tmp_path / "renamed.usi"
     renamed.write_bytes(gzip.decompress(file.read_bytes()))
@@ -70,6 +71,16 @@ def test_games_trained_on_are_left_out_under_any_name(trained, config, games_dir
     assert dropped == 0
 
 
+def test_validation_games_are_evaluated_only_on_request(trained, config):
+    seen = load_games(trained[0])
+    scan = Scan(config.data, fraction=0.2)
+    assert np.isin(scan.view("val").hashes, seen.val).all()
+    with pytest.raises(GinkgoError, match="the model has seen"):
+        evaluate(replace(config, split="train"))
+    report = evaluate(replace(config, split="val"))
+    assert report["heldout"]["games"] == len(seen.val)
+
+
 def test_all_games_of_new_data_are_used(trained, config, games_dir, tmp_path):
     (file,) = games_dir.glob("*.gz")
     lines = gzip.decompress(file.read_bytes()).decode().splitlines()
@@ -79,7 +90,7 @@ def test_all_games_of_new_data_are_used(trained, config, games_dir, tmp_path):
     new.write_text("\n".join(cut) + "\n")
     report = evaluate(replace(config, data=(new, file)))
     assert report["by_source"]["new"]["games"] == 30
-    test_games = Scan([file], fraction=0.2).view("test", load_games(trained[0])).games
+    test_games = Scan([file], fraction=0.2).view("test", load_games(trained[0]).all).games
     assert report["heldout"]["games"] == 30 + test_games
     some = evaluate(replace(config, data=(new,), positions=100))
     assert 30 <= some["positions"] <= 120
@@ -91,7 +102,6 @@ def test_all_games_of_new_data_are_used(trained, config, games_dir, tmp_path):
         ({"features": "ginkgo148"}, "features dlshogi119, but ginkgo148 was asked for"),
         ({"labels": "nshogi"}, "labels dlshogi2187, but nshogi was asked for"),
         ({"min_ply": 500}, "no usable position"),
-        ({"split": "train"}, "games were trained on"),
     ],
 )
 def test_refusals_are_one_line(config, options, line):

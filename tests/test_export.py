@@ -13,7 +13,7 @@ from ginkgo.cli import run
 from ginkgo.errors import GinkgoError
 from ginkgo.features import dlshogi119
 from ginkgo.features.position import position_from_sfen
-from ginkgo.models import build_network, parse_network, save_model
+from ginkgo.models import NONE_SEEN, build_network, parse_network, save_model
 from ginkgo.models.export import compare, export, head_nodes, real_planes, runner_of
 
 
@@ -21,10 +21,10 @@ def save(directory, features="dlshogi119", heads=("policy", "value"), channels=1
     keras.utils.set_random_seed(3)
     model = build_network(parse_network("b1c16", "relu"), channels, heads)
     config = {
-        "network": "b1c16", "features": features, "labels": "dlshogi2187",
+        "network": "b1c16", "activation": "relu", "features": features, "labels": "dlshogi2187",
         "heads": list(heads), "view": "before",
     }  # fmt: skip
-    save_model(directory, model, config, {}, np.zeros(0, np.uint64))
+    save_model(directory, model, config, {}, NONE_SEEN)
     return model
 
 
@@ -115,6 +115,21 @@ def test_single_heads_and_other_planes(tmp_path, games_dir, head):
     assert found.max_difference < 1e-3
     assert set(runner_of(path, "onnx")(planes[:2])) == {f"output_{head}"}
     assert np.isnan(found.top1_agreement) == (head == "value")
+
+
+def test_only_an_export_is_replaced(tmp_path, planes):
+    save(tmp_path / "model")
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").write_text("mine")
+    for to, line in (("onnx", "is a directory"), ("savedmodel", "is no SavedModel")):
+        for place in (kept, tmp_path / "model"):
+            with pytest.raises(GinkgoError, match=line):
+                export(tmp_path / "model", place, to, planes, planes)
+    assert (kept / "file").read_text() == "mine"
+    assert (tmp_path / "model" / "model.keras").exists()
+    with pytest.raises(GinkgoError, match="cannot write"):
+        export(tmp_path / "model", kept / "file" / "below", "onnx", planes, planes)
 
 
 def test_compare_counts_what_differs():

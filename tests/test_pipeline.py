@@ -701,3 +701,34 @@ def test_positions_kept_by_source(tmp_path, games_dir):
     assert len(found) == epoch_positions(index, options)
     mates = (8 * 8 + 3 * 3) / 11 - 1
     assert expected == pytest.approx(np.exp(-63 * mates / len(found)), rel=0.05)
+
+
+@pytest.mark.parametrize("features", ["dlshogi119", "ginkgo148"])
+def test_packed_batches_are_those_of_the_loader(games_dir, features):
+    from ginkgo.pipeline.tfdata import dataset_of, packed_signature, signature, unpack
+
+    config = LoaderConfig(
+        batch_size=64, pool=512, workers=0, seed=4, parse=ParseOptions(features=features)
+    )
+    index = build_index([games_dir], "all")
+    with Loader(index, config) as plain, Loader(index, config, ahead=True) as ahead:
+        data = dataset_of(lambda: ahead, features, close=False, packed=True)
+        assert data.element_spec == packed_signature(features)
+        for packed, batch in zip(data.take(5), plain, strict=False):
+            fields = unpack(*packed)
+            assert set(fields) == set(signature(features))
+            for name in POSITION.names:
+                np.testing.assert_array_equal(fields[name].numpy(), batch.positions[name])
+            assert int(fields["number"]) == batch.number
+            ahead.acknowledge(batch.number)
+            if features == "ginkgo148":
+                np.testing.assert_array_equal(fields["codes"].numpy(), batch.codes)
+                np.testing.assert_array_equal(fields["offsets"].numpy(), batch.offsets)
+
+
+def test_a_loader_that_is_told_nothing_goes_on(games_dir):
+    """Waiting for the training loop is a courtesy: nobody hangs who does not acknowledge."""
+    config = LoaderConfig(batch_size=64, pool=512, workers=0, seed=4, prefetch=2)
+    with Loader(build_index([games_dir], "all"), config, ahead=True) as loader:
+        numbers = [next(loader).number for _ in range(12)]
+    assert numbers == list(range(1, 13))

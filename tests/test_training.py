@@ -197,6 +197,19 @@ def test_a_run_leaves_a_model_that_gives_its_figures_again(config):
     assert hits[decided].mean() == pytest.approx(heldout["accuracy"])
 
 
+def test_without_test_games_the_validation_games_are_judged(config, games_dir, tmp_path):
+    """Their sources may be others than those of the training data."""
+    one, two, three = sorted(games_dir.iterdir())
+    run = replace(config, data=(one,), val=(two, three), val_fraction=0.0, steps=2)
+    report = Trainer(run).run()
+    assert report["heldout"]["games"] > 80
+
+
+def test_scores_are_asked_for_in_vain(config):
+    with pytest.raises(GinkgoError, match="carry no search scores"):
+        Trainer(replace(config, score_share=0.5)).run()
+
+
 def test_curves_and_plots_are_in_tensorboard(config):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -239,7 +252,7 @@ def test_a_resumed_run_ends_with_the_same_weights(config):
     ("other", "line"),
     [
         ({"network": "b2c8"}, "--network: the run began with b1c8, not b2c8"),
-        ({"activation": "relu"}, "--activation: the run began with silu, not relu"),
+        ({"activation": "relu"}, "--activation: the run began with , not relu"),
         ({"val_fraction": 0.1}, "--val-fraction: the run began with 0.05, not 0.1"),
     ],
 )
@@ -330,10 +343,16 @@ def test_a_run_starts_from_another_models_weights(config):
     # The weights know the first run's training games: none of them is held out, and the model
     # that comes of it remembers them.
     known = load_games(config.runs / "tiny")
-    assert not np.isin(trainer.indices["test"].hashes, known).any()
+    assert len(known.val)
+    assert not np.isin(trainer.indices["test"].hashes, known.all).any()
+    assert not np.isin(trainer.indices["val"].hashes, known.train).any()
     trainer.run()
-    assert np.isin(known, load_games(config.runs / "next")).all()
-    for other in ({"network": "b2c8"}, {"features": "ginkgo148"}):
+    for ours, theirs in zip(load_games(config.runs / "next"), known, strict=True):
+        assert np.isin(theirs, ours).all()
+    # Without --network and --activation the run takes those of the model that it starts from.
+    like = replace(config, run="like", init=config.runs / "next", network="", activation="")
+    assert Trainer(like).network.name == "b1c8"
+    for other in ({"network": "b2c8"}, {"features": "ginkgo148"}, {"activation": "relu"}):
         (name,) = other
         with pytest.raises(GinkgoError, match=f"tiny: {name} .*, not {other[name]}"):
             Trainer(replace(config, run="other", init=config.runs / "tiny", **other))

@@ -12,6 +12,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ginkgo.models.directory import (
+    NONE_SEEN,
+    SeenGames,
     find_model,
     load_baselines,
     load_config,
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HEADS",
+    "NONE_SEEN",
     "Network",
+    "SeenGames",
     "build_network",
     "find_model",
     "load_baselines",

@@ -1,4 +1,4 @@
-"""The model directory: `model.keras`, `config.json`, `baselines.json`, `games.npy`, and a run's
+"""The model directory: `model.keras`, `config.json`, `baselines.json`, `games.npz`, and a run's
 `checkpoints/` and `logs/`.
 
 In: a Keras model and what is known of it. Out: files, each written under a temporary name and
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,28 @@ if TYPE_CHECKING:
 #: The word that stands for the bundled model wherever a model directory is asked for.
 PRETRAINED = "pretrained"
 CONFIG, WEIGHTS = "config.json", "model.keras"
-BASELINES, GAMES = "baselines.json", "games.npy"
+BASELINES, GAMES = "baselines.json", "games.npz"
+
+
+class SeenGames(NamedTuple):
+    """Hashes (`Game.hash`) of the games that had a part in making a model, sorted."""
+
+    train: NDArray[np.uint64]
+    """Trained on."""
+    val: NDArray[np.uint64]
+    """Decided when to stop and which weights to keep."""
+
+    @property
+    def all(self) -> NDArray[np.uint64]:
+        return np.union1d(self.train, self.val)
+
+    def joined(self, train: NDArray[np.uint64], val: NDArray[np.uint64]) -> SeenGames:
+        """These and further ones; what was trained on stays trained on."""
+        train = np.union1d(self.train, train)
+        return SeenGames(train, np.setdiff1d(np.union1d(self.val, val), train))
+
+
+NONE_SEEN = SeenGames(np.zeros(0, np.uint64), np.zeros(0, np.uint64))
 
 
 def save_model(
@@ -33,7 +55,7 @@ def save_model(
     model: keras.Model,
     config: dict[str, Any],
     baselines: dict[str, Any],
-    games: NDArray[np.uint64],
+    seen: SeenGames,
 ) -> Path:
     """Write a model directory; each file that stood there before stays whole until it is replaced.
 
@@ -42,7 +64,7 @@ def save_model(
             `metrics` are what other verbs look at.
         baselines: JSON-able; predictors fitted on the training games, shown beside the model's
             figures.
-        games: hashes (`Game.hash`) of the games trained on; no evaluation uses them.
+        seen: the games that had a part in making it; no evaluation uses them.
 
     Raises:
         GinkgoError: the files cannot be written.
@@ -59,7 +81,7 @@ def save_model(
         temporary.unlink(missing_ok=True)
     write_text(directory / BASELINES, json.dumps(baselines) + "\n")
     with atomic_write(directory / GAMES) as stream:
-        np.save(stream, np.unique(games))  # type: ignore[arg-type]
+        np.savez(stream, **seen._asdict())  # type: ignore[arg-type]
     write_text(directory / CONFIG, json.dumps(config, indent=2) + "\n")
     return directory / WEIGHTS
 
@@ -84,9 +106,13 @@ def load_config(directory: str | Path) -> dict[str, Any]:
     """
     path = find_model(directory) / CONFIG
     try:
-        return json.loads(path.read_text())
+        config = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise GinkgoError(f"{path}: not valid JSON: {error}") from None
+    for key in ("network", "activation", "features", "labels", "heads", "view"):
+        if not isinstance(config, dict) or key not in config:
+            raise GinkgoError(f"{path}: no {key!r} in it; is it a model of ginkgo?")
+    return config
 
 
 def load_model(directory: str | Path) -> tuple[keras.Model, dict[str, Any]]:
@@ -122,24 +148,28 @@ def load_baselines(directory: str | Path) -> dict[str, Any]:
         raise GinkgoError(f"{path}: cannot read the model's baselines: {error}") from None
 
 
-def load_games(directory: str | Path) -> NDArray[np.uint64]:
-    """Hashes of the games that a model was trained on, sorted.
+def load_games(directory: str | Path) -> SeenGames:
+    """The games that had a part in making a model.
 
     Raises:
         GinkgoError: they are not there, or damaged.
     """
     path = find_model(directory) / GAMES
     try:
-        return np.load(path, allow_pickle=False).astype(np.uint64)
-    except (OSError, ValueError, EOFError) as error:
+        with np.load(path, allow_pickle=False) as arrays:
+            return SeenGames(arrays["train"].astype(np.uint64), arrays["val"].astype(np.uint64))
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
         raise GinkgoError(f"{path}: cannot read the games trained on: {error}") from None
 
 
-def start_from(model: keras.Model, directory: str | Path, network: str, features: str) -> list[str]:
+def start_from(
+    model: keras.Model, directory: str | Path, network: str, activation: str, features: str
+) -> list[str]:
     """Give a fresh model the trunk of another one, and those of its heads that both have.
 
     Args:
-        model: changed in place. network, features: what it is, to be compared with the other's.
+        model: changed in place.
+        network, activation, features: what it is, to be compared with the other's.
 
     Returns:
         names of the layers that keep their fresh weights (heads that the other model lacks).
@@ -148,7 +178,8 @@ def start_from(model: keras.Model, directory: str | Path, network: str, features
         GinkgoError: another network or other features, so that weights would not mean the same.
     """
     other, config = load_model(directory)
-    for name, wanted in (("network", network), ("features", features), ("labels", LABEL_SCHEME)):
+    wants = {"network": network, "activation": activation, "features": features}
+    for name, wanted in {**wants, "labels": LABEL_SCHEME}.items():
         if config.get(name) != wanted:
             raise GinkgoError(f"{directory}: {name} {config.get(name)}, not {wanted}")
     known = {layer.name: layer for layer in other.layers}

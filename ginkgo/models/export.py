@@ -16,7 +16,6 @@ import io
 import json
 import logging
 import os
-import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -38,7 +37,7 @@ INPUTS = {
     "ginkgo148": {"input": 148},
 }
 #: What an exported file is called in its directory by default, by format.
-SUFFIX = {"onnx": ".onnx", "savedmodel": "", "litert": ".tflite"}
+SUFFIX = {"onnx": ".onnx", "savedmodel": ".savedmodel", "litert": ".tflite"}
 #: A format of numbers that old dlshogi builds read too.
 OPSET = 17
 
@@ -85,12 +84,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise GinkgoError(f"--{name} {getattr(config, name)}: expected at least 1")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     directory = find_model(config.model)
-    features = load_config(directory)["features"]
+    described = load_config(directory)
+    features, view = described["features"], described["view"]
     name = f"model-{config.quantize}" if config.quantize else "model"
     path = config.out or directory / (name + SUFFIX[config.to])
     sources = config.positions or (_sample(),)
-    known = real_planes(sources, features, config.calibration, "train", config.seed)
-    unknown = real_planes(sources, features, config.compared, "test", config.seed)
+    known = real_planes(sources, features, config.calibration, "train", config.seed, view)
+    unknown = real_planes(sources, features, config.compared, "test", config.seed, view)
     found = export(directory, path, config.to, known, unknown, config.quantize)
     result = {"path": str(path), "format": config.to, "quantize": config.quantize, **asdict(found)}
     if config.json:
@@ -114,7 +114,12 @@ def _sample() -> Path:
 
 
 def real_planes(
-    paths: Sequence[Path], features: str, count: int, split: str = "all", seed: int = 0
+    paths: Sequence[Path],
+    features: str,
+    count: int,
+    split: str = "all",
+    seed: int = 0,
+    view: str = "before",
 ) -> Planes:
     """Planes (n, c, 9, 9) of at most `count` positions, drawn from as many games as possible.
 
@@ -132,7 +137,7 @@ def real_planes(
     index = build_index(paths, split)
     if not index.games:
         index = build_index(paths, "all")
-    block = load_block(index, ParseOptions(features=features), 2 * count, seed)
+    block = load_block(index, ParseOptions(features=features, view=view), 2 * count, seed)
     if not len(block.positions):
         raise GinkgoError(f"{', '.join(map(str, paths))}: no usable position")
     rows = np.random.default_rng(seed).permutation(len(block.positions))[:count]
@@ -177,19 +182,32 @@ def export(
     """
     if quantize and to == "savedmodel":
         raise GinkgoError("--quantize int8: a SavedModel stays in float; expected onnx or litert")
+    path = Path(path)
+    _check_replaceable(path, to)
     model, config = load_model(directory)
     inputs = INPUTS[config["features"]]
     module = _as_module(model, inputs)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".export-") as folder:
-        temporary = Path(folder) / "exported"
-        _WRITERS[to](module, temporary, quantize, _split(known, inputs))
-        comparison = compare(runner_of(temporary, to), _keras_runner(module, inputs), unknown)
-        if path.is_dir():
-            shutil.rmtree(path)
-        os.replace(temporary, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".export-") as folder:
+            temporary = Path(folder) / "exported"
+            _WRITERS[to](module, temporary, quantize, _split(known, inputs))
+            comparison = compare(runner_of(temporary, to), _keras_runner(module, inputs), unknown)
+            if path.is_dir():
+                os.rename(path, Path(folder) / "before")  # goes with the folder
+            os.replace(temporary, path)
+    except OSError as error:
+        raise GinkgoError(f"{path}: cannot write: {error}") from error
     return comparison
+
+
+def _check_replaceable(path: Path, to: str) -> None:
+    """An export replaces an earlier export, and nothing else."""
+    if to == "savedmodel":
+        if path.exists() and not (path / "saved_model.pb").is_file():
+            raise GinkgoError(f"{path}: exists and is no SavedModel; give another --out")
+    elif path.is_dir():
+        raise GinkgoError(f"{path}: is a directory; expected the name of a file")
 
 
 def compare(exported: Runner, reference: Runner, planes: Planes, batch: int = 64) -> Comparison:
@@ -269,6 +287,7 @@ def _write_savedmodel(module: Any, path: Path, _quantize: str, _known: dict) -> 
 def _write_onnx(module: Any, path: Path, quantize: str, known: dict[str, Planes]) -> None:
     with _needs("onnx", "onnxruntime", "tf2onnx"):
         import onnx
+        import onnxruntime  # noqa: F401  (needed below)
         import tf2onnx
 
     with _quiet():

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ginkgo.features.labels import LABELS, moved_pieces
 from ginkgo.features.position import OPPONENT
-from ginkgo.training.metrics import targets, value_metrics
+from ginkgo.training.metrics import move_scores, targets, value_metrics
 
 Floats = NDArray[np.float64]
 
@@ -163,6 +163,13 @@ class FrequentMoves:
         """(n, 2187) logits, a read-only view of one row."""
         return np.broadcast_to(self.logits, (len(positions), LABELS))
 
+    def scores(self) -> tuple[NDArray[np.int32], Floats]:
+        """By label its rank and its cross-entropy, as `metrics.move_scores` has them.
+
+        The same of every position, so no (n, 2187) array has to be made of it.
+        """
+        return move_scores(np.broadcast_to(self.logits, (LABELS, LABELS)), np.arange(LABELS))
+
     def to_dict(self) -> dict[str, Any]:
         return {"kind": "frequent_moves", "logits": self.logits.tolist()}
 
@@ -240,14 +247,14 @@ def score_scale(positions: NDArray) -> float:
         positions: (n,) `POSITION`; those without score or result are left out.
 
     Returns:
-        the scale; 600, which the field takes for granted, where scores say nothing of results.
+        the scale; NaN where there are no scores or they say nothing of the results.
     """
     target, score = targets(positions), positions["score"].astype(np.float64)
     known = np.isfinite(score) & ~np.isnan(target)
     # A lost king's score is no number of pawns.
     features = np.clip(score[known, None], -3000, 3000) / 600
     slope = logistic_fit(features, target[known], penalty=1.0)[0] if known.any() else 0.0
-    return 600 / slope if slope > 0.05 else 600.0
+    return 600 / slope if slope > 0.05 else float("nan")
 
 
 # --- logistic regression ----------------------------------------------------------------------

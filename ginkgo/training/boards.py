@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ginkgo.features.labels import labels_from_moves, origin_of, rotate_moves
 from ginkgo.features.position import (
     DRAW,
+    NO_RESULT,
     OPPONENT,
     PIECE_LETTERS,
     PIECES,
@@ -143,7 +144,7 @@ def _arrows(axes: Axes, position: np.void, said: Opinion) -> None:
 
 def _caption(position: np.void, said: Opinion) -> str:
     result = int(position["result"])
-    outcome = {WIN: "won", DRAW: "drawn"}.get(result, "lost")
+    outcome = {WIN: "won", DRAW: "drawn", NO_RESULT: "no result"}.get(result, "lost")
     mover = "White" if position["color"] else "Black"
     parts = [f"ply {position['ply']}, {mover}"]
     if said.win is not None:

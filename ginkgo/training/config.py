@@ -21,6 +21,7 @@ import tyro
 from ginkgo.errors import GinkgoError
 from ginkgo.records.game import ENDINGS
 
+DEFAULT_NETWORK, DEFAULT_ACTIVATION = "b5c64", "silu"
 #: Activation functions by their Keras names.
 ACTIVATIONS = (
     *("relu", "silu", "gelu", "elu", "selu", "leaky_relu", "tanh", "mish", "hard_silu"),
@@ -42,10 +43,11 @@ class TrainConfig:
     """Where runs are kept."""
     heads: tuple[Literal["policy", "value"], ...] = ("value",)
     """What the network learns: win prediction, moves, or both on one trunk."""
-    network: str = "b5c64"
-    """Blocks and filters, `se` at the end for squeeze-and-excitation."""
-    activation: str = "silu"
-    """Activation function by its Keras name."""
+    network: str = ""
+    """Blocks and filters, `se` at the end for squeeze-and-excitation; empty: that of --init, else
+    b5c64."""
+    activation: str = ""
+    """Activation function by its Keras name; empty: that of --init, else silu."""
     features: Literal["dlshogi119", "ginkgo148"] = "dlshogi119"
     """Input planes."""
     init: Path | None = None
@@ -218,7 +220,7 @@ def _check_choices(config: TrainConfig) -> None:
         _refuse("best_by", config.best_by, f"expected sum or a head that is trained ({heads})")
     if config.view == "after" and "policy" in config.heads:
         _refuse("view", "after", "the policy head would see its move played; expected before")
-    if config.activation not in ACTIVATIONS:
+    if config.activation and config.activation not in ACTIVATIONS:
         _refuse("activation", config.activation, _near(config.activation, ACTIVATIONS))
     for word in config.endings:
         if word not in ENDINGS:

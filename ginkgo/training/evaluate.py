@@ -38,7 +38,7 @@ class EvaluateConfig:
     split: Literal["auto", "test", "val", "train", "all"] = "auto"
     """Which games. auto: all of data that are new to the model, else the test games."""
     seen: bool = False
-    """Evaluate games that the model was trained on, too."""
+    """Evaluate games that the model was trained on or chosen by, too."""
     features: Literal["", "dlshogi119", "ginkgo148"] = ""
     """Refuse a model with other input planes; empty: whatever it has."""
     labels: str = ""
@@ -78,7 +78,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     else:
         from ginkgo.training.report import print_figures
 
-        print_figures(str(config.model), report)
+        where = "games" if config.seen else "games that it has not seen"
+        print_figures(str(config.model), report, where)
+        print(
+            f"{report['positions']:,} positions; {report['left_out_games']:,} games left out since "
+            f"the model has seen them; {report['dropped_lines']:,} unusable lines"
+        )
     return 0
 
 
@@ -103,8 +108,13 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
             raise GinkgoError(
                 f"{config.model}: {name} {description[name]}, but {wanted} was asked for"
             )
-    trained = load_games(config.model)
-    baselines = Baselines.from_dict(load_baselines(config.model))
+    seen = load_games(config.model)
+    # Whoever asks for the validation games gets them.
+    trained = seen.train if config.split == "val" else seen.all
+    try:
+        baselines = Baselines.from_dict(load_baselines(config.model))
+    except (KeyError, TypeError, ValueError) as error:
+        raise GinkgoError(f"{config.model}: baselines of another version: {error!r}") from None
     scan = Scan(config.data, fraction=config.val_fraction)
     options = ParseOptions(
         min_ply=config.min_ply, view=description["view"], features=description["features"]
@@ -112,8 +122,8 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     indices, dropped = choose_games(scan, config, trained)
     games, names = sum(index.games for index in indices), ", ".join(map(str, config.data))
     if not games:
-        seen = f"; {dropped:,} games were trained on (--seen evaluates them)" if dropped else ""
-        raise GinkgoError(f"{names}: no games to evaluate{seen}")
+        why = f"; {dropped:,} games were trained on (--seen evaluates them)" if dropped else ""
+        raise GinkgoError(f"{names}: no games to evaluate{why}")
     share = [config.positions * index.games // games for index in indices]
     block = join_blocks(
         [
@@ -134,7 +144,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     report = report_of(block.positions, answers, baselines, indices[0].names)
     report["positions"] = len(block.positions)
     report["left_out_games"] = dropped
-    report["dropped_lines"] = len(block.bad)
+    report["dropped_lines"] = len(block.bad) + len(scan.bad)
     return report
 
 
@@ -144,7 +154,7 @@ def choose_games(
     """The games to judge a model on, as indices over disjoint sources.
 
     Args:
-        trained: hashes of the games trained on.
+        trained: hashes of the games trained on, or chosen by.
 
     Returns:
         the indices, and how many games were left out because the model was trained on them.

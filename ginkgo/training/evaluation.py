@@ -92,8 +92,8 @@ def figures_of(
     if answers.rank is not None and answers.loss is not None:
         moves = metrics.policy_metrics(answers.rank, answers.loss)
         figures |= {f"policy_{name}": value for name, value in moves.items()}
-        frequent = metrics.move_scores(baselines.moves.predict(positions), positions["move"])
-        for name, value in metrics.policy_metrics(*frequent).items():
+        rank, loss = (scores[positions["move"]] for scores in baselines.moves.scores())
+        for name, value in metrics.policy_metrics(rank, loss).items():
             figures[f"frequent_move_{name}"] = value
         hit = baselines.pieces.predict(positions) == positions["move"]
         figures["piece_move_top1"] = float(hit.mean()) if len(hit) else float("nan")
@@ -254,13 +254,13 @@ class Evaluation:
 
     def test(self) -> dict[str, Any]:
         """Figures of `model` on the test games, over all, by source and by ply."""
+        names = self._indices["test"].names
         block = load_block(self._indices["test"], self._parse, self._config.test_positions)
         if not len(block.positions):
             plain("no test games: the figures are of the validation games")
-            block = self.val
+            block, names = self.val, self.names
         answers = answers_of(self._inference, block)
         self._last["test"] = (block, answers)
-        names = self._indices["test"].names
         report = report_of(block.positions, answers, self.baselines, names)
         return report | {"best_step": self.best_step}
 

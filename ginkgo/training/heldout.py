@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ginkgo.errors import GinkgoError
+from ginkgo.models import NONE_SEEN, SeenGames
 from ginkgo.pipeline.index import Index, Scan
 from ginkgo.records import SPLITS
 
@@ -22,7 +23,7 @@ def find_data(
     test: Sequence[Path],
     fraction: float,
     progress: Callable[[str], None] = lambda _text: None,
-    trained: NDArray[np.uint64] | None = None,
+    seen: SeenGames = NONE_SEEN,
 ) -> dict[str, Index]:
     """The indices of `train`, `val` and `test`; no game is in two of them.
 
@@ -30,8 +31,8 @@ def find_data(
     game here; `val` and `test` replace the split's own.
 
     Args:
-        trained: hashes of games that the weights at the start were trained on, so that they can
-            be no held-out games any more.
+        seen: games that the weights at the start have seen: what they were trained on can be no
+            held-out game any more, what they were chosen by no test game.
 
     Raises:
         GinkgoError: there is no data to train on, or none that is held out.
@@ -44,14 +45,17 @@ def find_data(
     }
     indices: dict[str, Index] = {}
     held_out = np.zeros(0, np.uint64)
-    seen = np.zeros(0, np.uint64) if trained is None else trained
+
+    def left_out(split: str) -> NDArray[np.uint64]:
+        return np.concatenate([held_out, seen.all if split == "test" else seen.train])
+
     for split in ("test", "val", "train"):
         if split in given:
-            indices[split] = given[split].given(split, np.concatenate([held_out, seen]))
+            indices[split] = given[split].given(split, left_out(split))
         elif split == "train":
             indices[split] = scan.view(split, held_out)
         else:
-            indices[split] = scan.view(split, np.concatenate([held_out, seen]))
+            indices[split] = scan.view(split, left_out(split))
         if split != "train":
             held_out = np.concatenate([held_out, given.get(split, scan).hashes(split)])
     names = ", ".join(map(str, data))

@@ -32,12 +32,14 @@ class InputClock:
 
     The clock has a floor: what `next` costs when nothing needs to be waited for, measured on
     constant tensors of the same shapes. It is taken off where wait fractions are computed. The
-    calls are a moment apart, as they are in a loop that has a step to do between them: called
-    again at once, `next` finds its code in the cache and takes a quarter of the time.
+    calls are as far apart as the loop's own: called again at once, `next` finds its code in the
+    cache and takes a quarter of the time.
     """
 
     _FLOOR_CALLS = 30
-    _FLOOR_PAUSE_S = 0.02
+    #: Batches after which the floor is measured; the loop's pace is known then.
+    _FLOOR_AFTER = 5
+    _LONGEST_PAUSE_S = 0.02
 
     def __init__(self, iterator: Iterator[Any]) -> None:
         self._iterator = iterator
@@ -46,24 +48,31 @@ class InputClock:
         self._mark = self._before = time.perf_counter()
 
     def __iter__(self) -> Iterator[Any]:
-        first = True
+        steps: list[float] = []
+        before, measured = 0.0, False
         while True:
             start = time.perf_counter()
+            if before:
+                steps.append(start - before)
             try:
                 batch = next(self._iterator)
             except StopIteration:
                 return
             self.last_wait = time.perf_counter() - start
-            if first:
-                self.floor, first = self._measure_floor(batch), False
-                self.restart()
+            if len(steps) == self._FLOOR_AFTER and not measured:
+                measured = True
+                pause = min(self._LONGEST_PAUSE_S, float(np.median(steps)))
+                passed = time.perf_counter()
+                self.floor = self._measure_floor(batch, pause)
+                self._mark += time.perf_counter() - passed  # no part of the loop's time
+            before = time.perf_counter() if len(steps) < self._FLOOR_AFTER else 0.0
             yield batch
 
-    def _measure_floor(self, batch: Any) -> float:
+    def _measure_floor(self, batch: Any, pause: float) -> float:
         constant = iter(tf.data.Dataset.from_tensors(batch).repeat().prefetch(2))
         times = []
         for _ in range(self._FLOOR_CALLS):
-            time.sleep(self._FLOOR_PAUSE_S)
+            time.sleep(pause)
             start = time.perf_counter()
             next(constant)
             times.append(time.perf_counter() - start)

@@ -52,11 +52,11 @@ _TABLES = {
 }
 
 
-def print_figures(name: str, report: dict[str, Any]) -> None:
+def print_figures(name: str, report: dict[str, Any], where: str = "held-out games") -> None:
     """Tables of the figures over all, by source and by ply, each beside its baselines.
 
     Args:
-        name: of the run or model. report: of `evaluation.report_of`.
+        name: of the run or model. report: of `evaluation.report_of`. where: which games.
     """
     rows = [("all", report["heldout"])]
     if len(report["by_source"]) > 1:
@@ -65,7 +65,7 @@ def print_figures(name: str, report: dict[str, Any]) -> None:
     for title, columns in _TABLES.items():
         if columns[0][1] not in report["heldout"]:
             continue
-        table = Table(title=f"{title} on held-out games ({name})")
+        table = Table(title=f"{title} on {where} ({name})")
         table.add_column("games of", justify="left")
         for heading in ("games", *(heading for heading, _, _ in columns)):
             table.add_column(heading, justify="right")

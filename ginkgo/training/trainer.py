@@ -21,14 +21,15 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 import ginkgo
 from ginkgo.errors import GinkgoError
 from ginkgo.features.labels import LABEL_SCHEME
 from ginkgo.models import (
+    NONE_SEEN,
     build_network,
+    load_config,
     load_games,
     model_name,
     parse_network,
@@ -47,7 +48,12 @@ from ginkgo.training.checkpoint import (
     read_progress,
     save_checkpoint,
 )
-from ginkgo.training.config import TrainConfig, kept_by_name
+from ginkgo.training.config import (
+    DEFAULT_ACTIVATION,
+    DEFAULT_NETWORK,
+    TrainConfig,
+    kept_by_name,
+)
 from ginkgo.training.evaluation import Evaluation
 from ginkgo.training.heldout import find_data
 from ginkgo.training.monitor import InputClock, Progress, ScalarLog, plain
@@ -60,7 +66,8 @@ WARMUP_STEPS = 10
 #: Options that must not change when a run is resumed (the data's own are in the loader's state).
 LASTING = (
     *("network", "activation", "heads", "features", "view", "optimizer", "ema", "init"),
-    *("val", "test", "val_fraction", "best_by"),
+    *("label_smoothing", "value_weight", "score_share", "mirror", "weight_decay", "clip"),
+    *("val", "test", "val_fraction", "val_positions", "best_by"),
 )
 #: Steps between looks at the metrics on the device; each look waits for the device.
 LOG_EVERY = 10
@@ -104,8 +111,8 @@ class Trainer:
         self._resume_from = found
         self._setup_keras()
         self.parse = parse_options(config)
-        #: Hashes of the games that the weights at the start were trained on.
-        self._trained = load_games(config.init) if config.init else np.zeros(0, np.uint64)
+        #: The games that the weights at the start have seen.
+        self._seen = load_games(config.init) if config.init else NONE_SEEN
         plain(f"reading {', '.join(str(path) for path in config.data)}")
         self.indices = find_data(
             config.data,
@@ -113,7 +120,7 @@ class Trainer:
             config.test,
             config.val_fraction,
             progress=lambda source: plain(f"  {source}"),
-            trained=self._trained,
+            seen=self._seen,
         )
         self.parse = replace(self.parse, keep_from=self._keep_from())
         self._build()
@@ -136,7 +143,11 @@ class Trainer:
 
     def _build(self) -> None:
         config, train = self.config, self.indices["train"]
-        self.network = parse_network(config.network, config.activation)
+        like = load_config(config.init) if config.init else {}
+        self.network = parse_network(
+            config.network or like.get("network", DEFAULT_NETWORK),
+            config.activation or like.get("activation", DEFAULT_ACTIVATION),
+        )
         self.model = build_network(self.network, channels_of(config.features), config.heads)
         if config.init is not None and self._resume_from is None:
             self._start_from(config.init)
@@ -169,7 +180,8 @@ class Trainer:
         )
 
     def _start_from(self, directory: Path) -> None:
-        fresh = start_from(self.model, directory, self.network.name, self.config.features)
+        network, features = self.network, self.config.features
+        fresh = start_from(self.model, directory, network.name, network.activation, features)
         new = f"; fresh: {' '.join(fresh)}" if fresh else ""
         plain(f"starting from the weights of {directory}{new}")
 
@@ -203,6 +215,11 @@ class Trainer:
             callbacks = keras.callbacks.CallbackList(parts, model=self.model)
             scale = self.evaluation.score_scale
             if config.score_share:
+                if not math.isfinite(scale):
+                    raise GinkgoError(
+                        f"--score-share {config.score_share}: the training data carry no search "
+                        "scores that foretell results"
+                    )
                 plain(f"search scores become win rates by 1 / (1 + exp(-score / {scale:.0f}))")
             train_step = TrainStep(self.model, self.optimizer, self.average, config, scale)
             with self._signals():
@@ -361,7 +378,7 @@ class Trainer:
             self.evaluation.model,
             self._model_config(report),
             self.evaluation.baselines.to_dict(),
-            np.concatenate([self._trained, self.indices["train"].hashes]),
+            self._seen.joined(self.indices["train"].hashes, self.indices["val"].hashes),
         )
         if self.config.report is not None:
             write_text(self.config.report, json.dumps(without_nan(report), indent=2) + "\n")
