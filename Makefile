@@ -11,11 +11,11 @@ INSTALLED := $(VENV)/.installed$(if $(GPU),-gpu)
 .PHONY: train test lint clean
 
 train: $(INSTALLED)
-	$(BIN)/ginkgo convert data/sample -o records/sample --overwrite
+	$(BIN)/ginkgo convert data/sample -o records/sample --val-fraction 0.2 --overwrite
 	rm -rf runs/sample
 	$(BIN)/ginkgo train records/sample/train --run sample --init pretrained --heads policy value \
-	    --best-by value --batch-size 128 --steps 600 --learning-rate 3e-4 --weight-decay 0.05 \
-	    --ema 0.995 --eval-every 150 --val-positions 5000
+	    --best-by value --batch-size 128 --steps 500 --learning-rate 3e-4 --weight-decay 0.05 \
+	    --ema 0.995 --eval-every 125 --val-positions 5000
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest

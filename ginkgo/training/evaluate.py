@@ -122,7 +122,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     indices, dropped = choose_games(scan, config, trained)
     games, names = sum(index.games for index in indices), ", ".join(map(str, config.data))
     if not games:
-        why = f"; {dropped:,} games were trained on (--seen evaluates them)" if dropped else ""
+        why = f"; {dropped:,} games the model has seen (--seen evaluates them)" if dropped else ""
         raise GinkgoError(f"{names}: no games to evaluate{why}")
     share = [config.positions * index.games // games for index in indices]
     block = join_blocks(
