@@ -14,8 +14,8 @@ train: $(INSTALLED)
 	$(BIN)/ginkgo convert data/sample -o records/sample --val-fraction 0.2 --overwrite
 	rm -rf runs/sample
 	$(BIN)/ginkgo train records/sample/train --run sample --init pretrained --heads policy value \
-	    --best-by value --batch-size 128 --steps 500 --learning-rate 3e-4 --weight-decay 0.05 \
-	    --ema 0.995 --eval-every 125 --val-positions 5000
+	    --best-by value --min-ply 30 --batch-size 128 --steps 750 --learning-rate 4e-4 \
+	    --weight-decay 0.05 --ema 0.995 --eval-every 150 --val-positions 6000
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest
