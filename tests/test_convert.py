@@ -398,6 +398,8 @@ def _convert_process(source: Path, out: Path) -> subprocess.Popen:
         stderr=subprocess.PIPE,
         start_new_session=True,
         cwd=Path(__file__).parent.parent,
+        # A shell that runs the tests in the background has SIGINT ignored, and so would this.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
