@@ -252,7 +252,7 @@ def test_a_resumed_run_ends_with_the_same_weights(config):
     ("other", "line"),
     [
         ({"network": "b2c8"}, "--network: the run began with b1c8, not b2c8"),
-        ({"activation": "relu"}, "--activation: the run began with , not relu"),
+        ({"activation": "relu"}, "--activation: the run began with the default, not relu"),
         ({"val_fraction": 0.1}, "--val-fraction: the run began with 0.05, not 0.1"),
     ],
 )

@@ -187,11 +187,14 @@ class Trainer:
 
     def _same_run(self, options: dict[str, str]) -> None:
         """A resumed run must learn the same thing and be judged on the same games."""
+        unset = "the default"
         for name, before in options.items():
             now = str(getattr(self.config, name))
             if now != before:
                 option = name.replace("_", "-")
-                raise GinkgoError(f"--{option}: the run began with {before}, not {now}")
+                raise GinkgoError(
+                    f"--{option}: the run began with {before or unset}, not {now or unset}"
+                )
 
     # --- the loop -----------------------------------------------------------------------------
 
