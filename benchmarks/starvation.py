@@ -35,7 +35,7 @@ def starve(
     from ginkgo.training.monitor import InputClock
 
     with Loader(index, config, say=common.say, ahead=True) as loader:
-        data = dataset_of(lambda: loader, config.parse.features, close=False, packed=True)
+        data = dataset_of(lambda: loader, config.parse.ragged, close=False, packed=True)
         clock = InputClock(iter(data))
         step = config.batch_size / rate
         skipped = max(1, round(warmup / step))

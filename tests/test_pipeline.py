@@ -643,8 +643,8 @@ def test_sparse_codes_travel_with_their_positions(games_dir):
     with Loader(index_of(games_dir), config) as loader:
         for batch in loader:
             codes, offsets = pack_positions(batch.positions)
-            np.testing.assert_array_equal(offsets, batch.offsets)
-            np.testing.assert_array_equal(codes, batch.codes)
+            np.testing.assert_array_equal(offsets, batch.ragged["codes"].offsets)
+            np.testing.assert_array_equal(codes, batch.ragged["codes"].values)
 
 
 def test_dataset_is_usable_without_the_trainer(games_dir):
@@ -712,18 +712,20 @@ def test_packed_batches_are_those_of_the_loader(games_dir, features):
     )
     index = build_index([games_dir], "all")
     with Loader(index, config) as plain, Loader(index, config, ahead=True) as ahead:
-        data = dataset_of(lambda: ahead, features, close=False, packed=True)
-        assert data.element_spec == packed_signature(features)
+        ragged = config.parse.ragged
+        data = dataset_of(lambda: ahead, ragged, close=False, packed=True)
+        assert data.element_spec == packed_signature(ragged)
         for packed, batch in zip(data.take(5), plain, strict=False):
-            fields = unpack(*packed)
-            assert set(fields) == set(signature(features))
+            fields = unpack(packed, ragged)
+            assert set(fields) == set(signature(ragged))
             for name in POSITION.names:
                 np.testing.assert_array_equal(fields[name].numpy(), batch.positions[name])
             assert int(fields["number"]) == batch.number
             ahead.acknowledge(batch.number)
             if features == "ginkgo148":
-                np.testing.assert_array_equal(fields["codes"].numpy(), batch.codes)
-                np.testing.assert_array_equal(fields["offsets"].numpy(), batch.offsets)
+                codes = batch.ragged["codes"]
+                np.testing.assert_array_equal(fields["codes"].numpy(), codes.values)
+                np.testing.assert_array_equal(fields["codes_offsets"].numpy(), codes.offsets)
 
 
 def test_a_loader_that_is_told_nothing_goes_on(games_dir):

@@ -38,7 +38,8 @@ def dataset(paths: Sequence[str | Path], *, split: str = "train", **config: Any)
     Returns:
         A dataset of dictionaries with the fields of `POSITION` as tensors: `board` (b, 81) uint8,
         `hand` (b, 2, 7) uint8, `move` (b,) uint16, `result` (b,) uint8, `weight` (b,) float16, …
-        The reader processes end when the iterator is gone.
+        `codes` with `ginkgo148`, and soft policy targets where `parse.policies` asks for them, are
+        described at `tfdata.signature`. The reader processes end when the iterator is gone.
 
     Raises:
         GinkgoError: nothing usable at a path.
@@ -47,4 +48,4 @@ def dataset(paths: Sequence[str | Path], *, split: str = "train", **config: Any)
 
     loader_config = LoaderConfig(**config)
     index = build_index(paths, split)
-    return dataset_of(lambda: Loader(index, loader_config), loader_config.parse.features)
+    return dataset_of(lambda: Loader(index, loader_config), loader_config.parse.ragged)

@@ -98,6 +98,8 @@ class Index:
     """Hashes of games that a stricter split holds through another source."""
     hashes: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
     """Hashes of the games of the split."""
+    policies: bool = False
+    """Some records carry soft policy targets."""
 
     @property
     def games(self) -> int:
@@ -172,6 +174,7 @@ class Scan:
     ) -> None:
         self.files: list[DataFile] = []
         self.bad: list[Refusal] = []
+        self.policies = False
         self._sources: list[_SourceScan] = []
         for source in find_sources(_with_held_out_folders(paths)):
             progress(source.name)
@@ -202,7 +205,7 @@ class Scan:
         held = [scan.hashes_of(other) for scan in self._sources for other in stricter]
         held.append(np.zeros(0, np.uint64) if held_out is None else held_out)
         held_hashes = np.unique(np.concatenate(held))
-        index = Index(split, [], self.files, self.bad)
+        index = Index(split, [], self.files, self.bad, policies=self.policies)
         left_out: set[int] = set()
         there = [np.zeros(0, np.uint64)]
         for scan in self._sources:
@@ -306,6 +309,8 @@ class _SourceScan:
             if number == 1:
                 offset += len(lines[0]) - len(lines[0].removeprefix(BOM))
                 lines = [lines[0].removeprefix(BOM), *lines[1:]]
+            if not self.scan.policies:
+                self.scan.policies = any(b",policy=" in line for line in lines)
             rows = split_lines(lines)
             starts = cutter.starts(rows)
             for index, (row, new) in enumerate(zip(rows, starts, strict=True)):

@@ -9,9 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ginkgo.features.position import POSITION
 from ginkgo.pipeline.index import Index
-from ginkgo.pipeline.parse import Block, ParseOptions
+from ginkgo.pipeline.parse import Block, ParseOptions, empty_block, join_blocks
 from ginkgo.pipeline.worker import Job, SegmentReader, run_job
 
 
@@ -27,7 +26,8 @@ def load_block(index: Index, options: ParseOptions, limit: int = 0, seed: int = 
         keep = max(1, limit // max(1, index.games))
         options = replace(options, keep=keep, keep_from=(), seed=seed)
     reader = SegmentReader()
-    return join_blocks([run_job(job, options, reader) for job in _jobs(index)], options)
+    blocks = [run_job(job, options, reader) for job in _jobs(index)]
+    return join_blocks([empty_block(options), *blocks])
 
 
 def _jobs(index: Index) -> list[Job]:
@@ -71,19 +71,5 @@ def load_sample(index: Index, options: ParseOptions, limit: int, seed: int = 0) 
     some = sorted(np.random.default_rng(seed).permutation(len(jobs))[:wanted].tolist())
     sample = replace(options, keep=keep, keep_from=(), seed=seed, left_out=index.left_out)
     reader = SegmentReader()
-    return join_blocks([run_job(jobs[number], sample, reader) for number in some], options)
-
-
-def join_blocks(blocks: list[Block], options: ParseOptions) -> Block:
-    """Blocks one after another."""
-    joined = Block(
-        np.concatenate([np.zeros(0, POSITION), *(block.positions for block in blocks)]),
-        np.concatenate([np.zeros(0, np.uint64), *(block.keys for block in blocks)]),
-        bad=[bad for block in blocks for bad in block.bad],
-    )
-    if options.features == "ginkgo148":
-        codes = [block.codes for block in blocks if block.codes is not None]
-        sizes = [np.diff(block.offsets) for block in blocks if block.offsets is not None]
-        joined.codes = np.concatenate([np.zeros(0, np.uint16), *codes])
-        joined.offsets = np.cumsum(np.concatenate([np.zeros(1, np.int64), *sizes]))
-    return joined
+    blocks = [run_job(jobs[number], sample, reader) for number in some]
+    return join_blocks([empty_block(sample), *blocks])

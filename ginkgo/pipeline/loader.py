@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from ginkgo.errors import GinkgoError
 from ginkgo.pipeline.index import Index, Segment
-from ginkgo.pipeline.parse import Block, ParseOptions
+from ginkgo.pipeline.parse import Block, ParseOptions, join_blocks
 from ginkgo.pipeline.pool import Pool, Shadow, draw_places
+from ginkgo.pipeline.ragged import Ragged
 from ginkgo.pipeline.shuffle import share_without_mate
 from ginkgo.pipeline.worker import Job, slot_bytes
 from ginkgo.pipeline.workers import Workers
@@ -64,8 +65,8 @@ class Batch:
     positions: NDArray
     """(b,) `POSITION`."""
     keys: NDArray[np.uint64]
-    codes: NDArray[np.uint16] | None = None
-    offsets: NDArray[np.int64] | None = None
+    ragged: dict[str, Ragged] = field(default_factory=dict)
+    """As in `Block`."""
     pool_fill: int = 0
     """Positions left in the pool after it."""
 
@@ -143,8 +144,8 @@ class Loader:
             damage = f": {index.bad[0]}" if index.bad else ""
             raise GinkgoError(f"no positions in the data{damage}")
         largest = max(segment.positions for _, segment in self._segments)
-        sparse = config.parse.features == "ginkgo148"
-        self._pool = Pool(config.pool + largest, config.seed, sparse)
+        ragged = config.parse.ragged
+        self._pool = Pool(config.pool + largest, config.seed, ragged)
         self._epoch = self._feed_epoch = self._feed_place = self._draws = self._number = 0
         self._fed_in_epoch = 0
         self._fingerprint = index.fingerprint()
@@ -165,7 +166,7 @@ class Loader:
         self._queue: queue.Queue[Batch | _End] = queue.Queue(max(1, config.prefetch))
         self._stop = threading.Event()
         self._workers = Workers(
-            config.workers, self._jobs(), self._parse, slot_bytes(largest, sparse), say
+            config.workers, self._jobs(), self._parse, slot_bytes(largest, ragged), say
         )
         self._thread = threading.Thread(target=self._run, name="ginkgo-pool", daemon=True)
         self._thread.start()
@@ -432,14 +433,13 @@ class Loader:
         self._number += 1
         with self._lock:
             self._shadow.note(self._number, "state", None, self._position_in_data())
-        block = _joined(parts)
+        block = join_blocks(parts)
         return Batch(
             self._number,
             epoch or 0,
             block.positions,
             block.keys,
-            block.codes,
-            block.offsets,
+            block.ragged,
             len(self._pool),
         )
 
@@ -513,20 +513,5 @@ class Loader:
                 blocks.append(item[1])
             if not blocks:
                 continue
-            if self._pool.refill(_joined(blocks), keys, to_next):
+            if self._pool.refill(join_blocks(blocks), keys, to_next):
                 raise GinkgoError("the data has changed since the checkpoint: positions are gone")
-
-
-def _joined(blocks: list[Block]) -> Block:
-    """Several blocks as one."""
-    if len(blocks) == 1:
-        return blocks[0]
-    joined = Block(
-        np.concatenate([block.positions for block in blocks]),
-        np.concatenate([block.keys for block in blocks]),
-    )
-    if blocks[0].codes is not None:
-        joined.codes = np.concatenate([block.codes for block in blocks])  # type: ignore[misc]
-        sizes = np.concatenate([np.diff(block.offsets) for block in blocks])  # type: ignore
-        joined.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return joined

@@ -6,14 +6,19 @@ that names its place in the data, and the lines that could not be used.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ginkgo.features.labels import labels_from_moves, usi_square
-from ginkgo.features.position import DRAW, LOSS, NO_RESULT, WIN, play
+from ginkgo.features.position import DRAW, LOSS, NO_RESULT, POSITION, WIN, play
+from ginkgo.pipeline.ragged import Ragged
 from ginkgo.records import Refusal
+
+#: A move of a soft policy target: its label, and its share of the visits.
+POLICY = np.dtype([("label", np.uint16), ("probability", np.float16)])
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,18 @@ class ParseOptions:
     """Hashes of games that are not used: they are held out in another source."""
     features: str = "dlshogi119"
     """`ginkgo148` has its plane indices filled in here; `dlshogi119` needs nothing."""
+    policies: bool = False
+    """Positions bring the visits by move that records carry."""
+
+    @property
+    def ragged(self) -> dict[str, np.dtype]:
+        """What each position brings that has no fixed size, by name, and the type of a value."""
+        found: dict[str, np.dtype] = {}
+        if self.features == "ginkgo148":
+            found["codes"] = np.dtype(np.uint16)
+        if self.policies:
+            found["policy"] = POLICY
+        return found
 
     def kept(self, source: int) -> int:
         """Positions kept per game of a source, 0 for all."""
@@ -56,11 +73,34 @@ class Block:
     """(n,) `POSITION`."""
     keys: NDArray[np.uint64]
     """(n,) place in the data: file << 44 | line << 10 | ply, see `make_key`."""
-    codes: NDArray[np.uint16] | None = None
-    """Sparse plane codes of all positions, one after another (`ginkgo148`)."""
-    offsets: NDArray[np.int64] | None = None
-    """(n + 1,) where the codes of each position begin."""
+    ragged: dict[str, Ragged] = field(default_factory=dict)
+    """What `ParseOptions.ragged` names, a row for each position: `codes`, sparse planes of
+    `ginkgo148`, and `policy`, soft targets of type `POLICY` (an empty row: none)."""
     bad: list[Refusal] = field(default_factory=list)
+
+    def take(self, rows: NDArray[np.int64]) -> Block:
+        """Some of its positions, in this order, and all of `bad`."""
+        ragged = {name: values.take(rows) for name, values in self.ragged.items()}
+        return Block(self.positions.take(rows), self.keys[rows], ragged, self.bad)
+
+
+def empty_block(options: ParseOptions, bad: Sequence[Refusal] = ()) -> Block:
+    """A block without positions."""
+    ragged = {name: Ragged.empty(dtype) for name, dtype in options.ragged.items()}
+    return Block(np.zeros(0, POSITION), np.zeros(0, np.uint64), ragged, list(bad))
+
+
+def join_blocks(blocks: Sequence[Block]) -> Block:
+    """Blocks of the same options one after another; at least one."""
+    if len(blocks) == 1:
+        return blocks[0]
+    names = blocks[0].ragged
+    return Block(
+        np.concatenate([block.positions for block in blocks]),
+        np.concatenate([block.keys for block in blocks]),
+        {name: Ragged.joined([block.ragged[name] for block in blocks]) for name in names},
+        [bad for block in blocks for bad in block.bad],
+    )
 
 
 def make_key(file: int, line: int, ply: int = 0) -> int:
@@ -117,12 +157,14 @@ def finish(
         play(positions["board"], positions["hand"], turned)
 
 
-def with_codes(block: Block, options: ParseOptions) -> Block:
-    """The block with the sparse plane codes that its features need."""
-    if options.features == "ginkgo148":
+def complete(block: Block, options: ParseOptions) -> Block:
+    """The block with all that its options ask for: plane codes, and room for soft policies."""
+    if options.features == "ginkgo148" and "codes" not in block.ragged:
         from ginkgo.features.ginkgo148 import pack_positions
 
-        block.codes, block.offsets = pack_positions(block.positions)
+        block.ragged["codes"] = Ragged(*pack_positions(block.positions))
+    if options.policies and "policy" not in block.ragged:
+        block.ragged["policy"] = Ragged.empty(POLICY, len(block.positions))
     return block
 
 

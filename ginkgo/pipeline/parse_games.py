@@ -19,10 +19,10 @@ from ginkgo.pipeline.parse import (
     WINNER_CODE,
     Block,
     ParseOptions,
+    complete,
     finish,
     game_rng,
     make_key,
-    with_codes,
 )
 from ginkgo.records import MAX_PLIES, STARTPOS, Game, Refusal
 from ginkgo.records.replay import IllegalMove, set_up
@@ -121,7 +121,7 @@ class _Replay:
         positions = np.zeros(len(self._table), POSITION)
         block = Block(positions, np.array(self._keys, np.uint64))
         if not self._table:
-            return with_codes(block, self._options)
+            return complete(block, self._options)
         columns = np.array(self._table, np.int64)
         positions["color"] = columns[:, 0]
         cells = np.frombuffer(bytes(self._cells), np.uint8).reshape(-1, 81)
@@ -130,7 +130,7 @@ class _Replay:
         turned = rotate_moves(columns[:, 4], positions["color"])
         finish(positions, columns, turned, self._options)
         positions["source"] = source
-        return with_codes(block, self._options)
+        return complete(block, self._options)
 
 
 def parse_games(

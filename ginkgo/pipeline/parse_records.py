@@ -18,7 +18,7 @@ import cshogi
 import numpy as np
 from numpy.typing import NDArray
 
-from ginkgo.features.labels import dead_end, rotate_moves
+from ginkgo.features.labels import dead_end, labels_from_moves, rotate_moves
 from ginkgo.features.position import (
     POSITION,
     decode_boards,
@@ -29,15 +29,18 @@ from ginkgo.features.position import (
     play,
 )
 from ginkgo.pipeline.parse import (
+    POLICY,
     USI_MOVES,
     WINNER_CODE,
     Block,
     ParseOptions,
+    complete,
+    empty_block,
     finish,
     game_rng,
     make_key,
-    with_codes,
 )
+from ginkgo.pipeline.ragged import Ragged
 from ginkgo.records import Refusal, game_hash
 from ginkgo.records.split import BUCKETS
 
@@ -84,6 +87,7 @@ class _Keys(NamedTuple):
     score: float = np.nan
     end: bytes = b""
     game: bytes = b""
+    policy: bytes = b""
 
 
 def _read_keys(text: bytes) -> _Keys:
@@ -96,7 +100,7 @@ def _read_keys(text: bytes) -> _Keys:
                     found[key.decode()] = float(value)
                 except ValueError:
                     continue
-            case b"end" | b"game":
+            case b"end" | b"game" | b"policy":
                 found[key.decode()] = value
     if "start" in found:
         start = found["start"]
@@ -224,7 +228,7 @@ def parse_records(
     places, columns, hands, keys = places[chosen], columns[chosen], hands[chosen], keys[chosen]
     scores = keys_read["score"][chosen]
     if not len(places):
-        return with_codes(Block(np.zeros(0, POSITION), keys, bad=bad), options)
+        return empty_block(options, bad)
 
     positions = np.zeros(len(places), POSITION)
     taken = rows if len(places) == len(rows) else [rows[place] for place in places]
@@ -233,7 +237,10 @@ def parse_records(
     positions["board"], positions["hand"] = orient(cells, hands, positions["color"])
     turned = rotate_moves(columns[:, 4], positions["color"])
     follows = _follows(cells, hands, columns[:, 4], positions["color"])
-    unusable = _check_legality(taken, columns[:, 4], positions, turned, good, follows)
+    policies = None
+    if options.policies:
+        policies = _Policies(keys_read["policy"][chosen].tolist(), positions)
+    unusable = _check_legality(taken, columns[:, 4], positions, turned, good, follows, policies)
     for row, (kind, reason) in unusable.items():
         refuse(int(places[row]), kind, reason)
     bad.sort(key=lambda one: one.line)
@@ -241,11 +248,14 @@ def parse_records(
     positions["game"] += first_game
     positions["source"] = source
     positions["score"] = np.clip(scores, -32000, 32000)
+    block = Block(positions, keys, bad=bad)
+    if policies is not None:
+        block.ragged["policy"] = policies.targets()
     if unusable:
         usable = np.ones(len(positions), bool)
         usable[list(unusable)] = False
-        positions, keys = positions[usable], keys[usable]
-    return with_codes(Block(positions, keys, bad=bad), options)
+        block = block.take(np.flatnonzero(usable))
+    return complete(block, options)
 
 
 def _decode_columns(
@@ -255,7 +265,7 @@ def _decode_columns(
 
     Returns:
         (n, 6) colour, ply as stated, total, winner, move, game; (n, 2, 7) hands; and arrays by
-        key (`start`, `rate`, `score`, `end`).
+        key (`start`, `rate`, `score`, `end`, `policy`).
     """
     count = len(rows)
     columns = np.zeros((count, 6), np.int64)
@@ -276,6 +286,7 @@ def _decode_columns(
         "rate": np.array([item.rate for item in read], np.float64)[place],
         "score": np.array([item.score for item in read], np.float64)[place],
         "end": np.array([item.end for item in read], object)[place],
+        "policy": np.array([item.policy for item in read], object)[place],
     }
     return columns, hands, arrays
 
@@ -375,6 +386,55 @@ def _follows(
     return follows
 
 
+class _Policies:
+    """The `policy` keys of n records: visits by move.
+
+    Args:
+        texts: as written, empty where there is none.
+        positions: (n,) oriented, for the moves' view.
+    """
+
+    def __init__(self, texts: list[bytes], positions: NDArray) -> None:
+        self._lengths = np.zeros(len(texts), np.int64)
+        moves: list[int] = []
+        visits: list[int] = []
+        for row, text in enumerate(texts):
+            if text:
+                parts = text.replace(b"|", b":").split(b":")
+                found = [_MOVES[usi] for usi in parts[::2]]
+                numbers = [_visits(number) for number in parts[1::2]]
+                if text.count(b":") != len(found) or len(numbers) != len(found) or not sum(numbers):
+                    found, numbers = [-1], [-1]
+                moves += found
+                visits += numbers
+                self._lengths[row] = len(found)
+        self._visits = np.array(visits, np.int64)
+        bounds = np.concatenate([[0], np.cumsum(self._lengths)]).tolist()
+        self.moves = [moves[low:high] for low, high in itertools.pairwise(bounds)]
+        absolute = np.array(moves, np.int64)
+        rows = np.repeat(np.arange(len(texts)), self._lengths)
+        readable = (absolute >= 0) & (self._visits >= 0)
+        turned = rotate_moves(np.maximum(absolute, 0), positions["color"][rows])
+        self._labels = labels_from_moves(turned)
+        #: (n,) whether a policy is well written and no move of it leads to a dead end.
+        self.good = np.ones(len(texts), bool)
+        self.good[rows[~readable | dead_end(positions["board"][rows], turned)]] = False
+
+    def targets(self) -> Ragged:
+        """Shares of the visits by label, `POLICY`."""
+        rows = np.repeat(np.arange(len(self.moves)), self._lengths)
+        total = np.bincount(rows, self._visits, len(self.moves))
+        target = np.zeros(len(rows), POLICY)
+        target["label"] = self._labels
+        target["probability"] = self._visits / np.maximum(total, 1)[rows]
+        return Ragged.of_lengths(target, self._lengths)
+
+
+def _visits(text: bytes) -> int:
+    """A number of visits, -1 for anything else."""
+    return int(text) if text.isdigit() and len(text) < 10 else -1
+
+
 def _check_legality(
     rows: list[list[bytes]],
     moves: NDArray[np.int64],
@@ -382,6 +442,7 @@ def _check_legality(
     turned: NDArray[np.int32],
     good: NDArray[np.bool_],
     follows: NDArray[np.bool_],
+    policies: _Policies | None,
 ) -> dict[int, tuple[str, str]]:
     """Which rows cannot be used, by number, with kind and reason.
 
@@ -390,6 +451,7 @@ def _check_legality(
         turned: (n,) the moves in the mover's view. good: (n,) whether the text was well formed.
         follows: (n,) of `_follows`: the board need not be set up for them, and what comes of a
             legal move is a possible position.
+        policies: their soft targets, if these are wanted.
     """
     stuck = dead_end(positions["board"], turned)
     first = np.flatnonzero(~follows)
@@ -420,6 +482,10 @@ def _check_legality(
         if is_stuck or not is_legal(move):
             bad[row] = ("illegal move", f"{cshogi.move_to_usi(move16)} in {_sfen(rows[row])}")
             continue
+        if policies is not None and not (
+            policies.good[row] and all(is_legal(from_move16(m)) for m in policies.moves[row])
+        ):
+            bad[row] = ("bad policy", f"expected legal moves and visits in {_sfen(rows[row])}")
         push(move)
         at = row
     return bad

@@ -11,12 +11,15 @@ same batches, and `Shadow` replays them on keys alone to know the pool as it was
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ginkgo.features.position import POSITION
 from ginkgo.pipeline.parse import Block
+from ginkgo.pipeline.ragged import Ragged, as_bytes
 
 
 class Bag:
@@ -67,13 +70,17 @@ class Pool:
 
     Args:
         capacity: rows that fit.
-        sparse: whether each position comes with an array of plane codes.
+        ragged: what each position brings besides, see `ParseOptions.ragged`.
     """
 
-    def __init__(self, capacity: int, seed: int, sparse: bool = False) -> None:
+    def __init__(
+        self, capacity: int, seed: int, ragged: Mapping[str, np.dtype] = MappingProxyType({})
+    ) -> None:
         self.rows = np.zeros(0, POSITION)
         self.keys = np.zeros(0, np.uint64)
-        self._codes = np.zeros(0, object) if sparse else None
+        self._types = dict(ragged)
+        #: By name the rows as bytes; an object for each position, for they come and go singly.
+        self._ragged = {name: np.zeros(0, object) for name in ragged}
         self._capacity = capacity
         self._free = Bag(np.int64)
         self._seed = seed
@@ -90,8 +97,8 @@ class Pool:
             return
         self.rows = np.concatenate([self.rows, np.zeros(new - old, POSITION)])
         self.keys = np.concatenate([self.keys, np.zeros(new - old, np.uint64)])
-        if self._codes is not None:
-            self._codes = np.concatenate([self._codes, np.zeros(new - old, object)])
+        for name, rows_of in self._ragged.items():
+            self._ragged[name] = np.concatenate([rows_of, np.zeros(new - old, object)])
         self._free.add(np.arange(old, new))
 
     def add(self, block: Block, to_next: bool) -> None:
@@ -102,26 +109,24 @@ class Pool:
         self._grow(count)
         places = self._free.remove(np.arange(self._free.size - count, self._free.size))
         # As bytes: numpy copies rows of a structured type field by field, five times as slowly.
-        _as_bytes(self.rows)[places] = _as_bytes(block.positions)
+        as_bytes(self.rows)[places] = as_bytes(block.positions)
         self.keys[places] = block.keys
-        if self._codes is not None:
-            assert block.codes is not None
-            assert block.offsets is not None
-            bounds = block.offsets.tolist()
+        for name, rows in block.ragged.items():
+            stored, values = self._ragged[name], as_bytes(rows.values)
+            bounds = rows.offsets.tolist()
             for place, low, high in zip(places.tolist(), bounds, bounds[1:], strict=False):
-                self._codes[place] = block.codes[low:high].tobytes()
+                stored[place] = values[low:high].tobytes()
         (self.next if to_next else self.current).add(places)
 
     def draw(self, places: NDArray[np.int64]) -> Block:
         """Take the positions at these places of the current epoch's bag out of the pool."""
         slots = self.current.remove(places)
         block = Block(self.rows.take(slots), self.keys[slots])
-        if self._codes is not None:
-            texts = self._codes[slots].tolist()
-            sizes = np.fromiter((len(text) // 2 for text in texts), np.int64, len(texts))
-            block.codes = np.frombuffer(b"".join(texts), np.uint16)
-            block.offsets = np.concatenate([[0], np.cumsum(sizes)])
-            self._codes[slots] = 0
+        for name, stored in self._ragged.items():
+            texts, dtype = stored[slots].tolist(), self._types[name]
+            sizes = np.fromiter(map(len, texts), np.int64, len(texts)) // dtype.itemsize
+            block.ragged[name] = Ragged.of_lengths(np.frombuffer(b"".join(texts), dtype), sizes)
+            stored[slots] = 0
         self._free.add(slots)
         return block
 
@@ -140,19 +145,8 @@ class Pool:
         rows = order[places] if len(order) else np.zeros(0, np.int64)
         found = block.keys[rows] == keys if len(order) else np.zeros(len(keys), bool)
         rows = rows[found]
-        sorted_block = Block(block.positions[rows], block.keys[rows])
-        if block.codes is not None and block.offsets is not None:
-            pieces = [block.codes[block.offsets[row] : block.offsets[row + 1]] for row in rows]
-            sorted_block.codes = np.concatenate([*pieces, np.zeros(0, np.uint16)])
-            sizes = [len(piece) for piece in pieces]
-            sorted_block.offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-        self.add(sorted_block, to_next)
+        self.add(block.take(rows), to_next)
         return int((~found).sum())
-
-
-def _as_bytes(rows: NDArray) -> NDArray[np.uint8]:
-    """(n, itemsize) the same memory; rows must lie one after another."""
-    return np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), rows.dtype.itemsize)
 
 
 class Shadow:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from multiprocessing import shared_memory
 from multiprocessing.connection import Connection
@@ -21,17 +21,17 @@ from numpy.typing import NDArray
 from ginkgo.errors import GinkgoError
 from ginkgo.features.position import POSITION
 from ginkgo.pipeline.index import GAMES, KIFU, Segment
-from ginkgo.pipeline.parse import Block, ParseOptions, with_codes
+from ginkgo.pipeline.parse import Block, ParseOptions, empty_block
 from ginkgo.pipeline.parse_games import parse_games
 from ginkgo.pipeline.parse_records import parse_records
+from ginkgo.pipeline.ragged import Ragged
 from ginkgo.records import Game, Refusal
 from ginkgo.records.files import BOM, DAMAGED, is_compressed, open_binary
 from ginkgo.records.sources import game_from_line, read_games
 
-#: Bytes of sparse plane codes that a position of a game hardly ever exceeds (220 codes of two
-#: bytes are usual). A block that needs more goes through the pipe.
-CODE_BYTES = 2560
-
+#: Bytes that a position of a game hardly ever exceeds: 220 plane codes of two bytes are usual, and
+#: 60 moves of a soft policy of four. A block that needs more goes through the pipe.
+USUAL_BYTES = {"codes": 2560, "policy": 1024}
 
 #: A worker's first message.
 READY = "ready"
@@ -59,41 +59,49 @@ class Done:
     number: int
     slot: int
     rows: int
-    codes: int
-    """Number of sparse codes, -1 where the features need none."""
+    values: dict[str, int]
+    """How many values there are of what is ragged, by name."""
     bad: list[Refusal]
     block: Block | None = None
     """The block itself, in the rare case that it does not fit into its slot."""
 
 
-def slot_bytes(positions: int, sparse: bool) -> int:
+def slot_bytes(positions: int, ragged: Mapping[str, np.dtype]) -> int:
     """Shared memory that a block of so many positions needs."""
-    row = POSITION.itemsize + 8 + (8 + CODE_BYTES if sparse else 0)
+    row = POSITION.itemsize + 8 + sum(8 + USUAL_BYTES[name] for name in ragged)
     return (positions + 1) * row + 64
 
 
 def block_bytes(block: Block) -> int:
     """Shared memory that a block needs."""
-    parts = [block.positions, block.keys, block.codes, block.offsets]
-    return sum(part.nbytes for part in parts if part is not None)
+    ragged = sum(rows.nbytes for rows in block.ragged.values())
+    return block.positions.nbytes + block.keys.nbytes + ragged
 
 
-def write_block(memory: memoryview, block: Block) -> tuple[int, int]:
-    """Lay a block into shared memory; (rows, codes) tell `read_block` where things are."""
-    parts = [block.positions.view(np.uint8).reshape(-1), block.keys.view(np.uint8)]
-    codes = -1
-    if block.codes is not None and block.offsets is not None:
-        codes = len(block.codes)
-        parts += [block.offsets.astype(np.int64).view(np.uint8), block.codes.view(np.uint8)]
+def write_block(memory: memoryview, block: Block) -> tuple[int, dict[str, int]]:
+    """Lay a block into shared memory; what it returns tells `read_block` where things are.
+
+    Returns:
+        number of positions, and number of values by name of what is ragged.
+    """
+    parts = [block.positions, block.keys]
+    for rows in block.ragged.values():
+        parts += [rows.offsets, rows.values]
     place = 0
     for part in parts:
-        memory[place : place + part.size] = part.tobytes()
-        place += part.size
-    return len(block.positions), codes
+        memory[place : place + part.nbytes] = part.tobytes()
+        place += part.nbytes
+    return len(block.positions), {name: len(rows.values) for name, rows in block.ragged.items()}
 
 
-def read_block(memory: memoryview, rows: int, codes: int) -> Block:
-    """A copy of a block that `write_block` laid down."""
+def read_block(
+    memory: memoryview, rows: int, values: dict[str, int], ragged: Mapping[str, np.dtype]
+) -> Block:
+    """A copy of a block that `write_block` laid down.
+
+    Args:
+        rows, values: what `write_block` returned. ragged: `ParseOptions.ragged`.
+    """
     place = 0
 
     def take(dtype: np.dtype, count: int) -> NDArray:
@@ -103,17 +111,11 @@ def read_block(memory: memoryview, rows: int, codes: int) -> Block:
         place += size
         return array
 
-    positions, keys = take(POSITION, rows), take(np.dtype(np.uint64), rows)
-    if codes < 0:
-        return Block(positions, keys)
-    offsets = take(np.dtype(np.int64), rows + 1)
-    return Block(positions, keys, take(np.dtype(np.uint16), codes), offsets)
-
-
-def empty_block(options: ParseOptions, bad: Refusal) -> Block:
-    """What a segment gives that cannot be read at all."""
-    block = Block(np.zeros(0, POSITION), np.zeros(0, np.uint64), bad=[bad])
-    return with_codes(block, options)
+    block = Block(take(POSITION, rows), take(np.dtype(np.uint64), rows))
+    for name, count in values.items():
+        offsets = take(np.dtype(np.int64), rows + 1)
+        block.ragged[name] = Ragged(take(ragged[name], count), offsets)
+    return block
 
 
 class SegmentReader:
@@ -237,15 +239,15 @@ def worker_main(
                 block = run_job(job, options, reader)
             except GinkgoError as error:
                 bad = Refusal(job.paths[0], job.segment.line, str(error), "unreadable file")
-                block = empty_block(options, bad)
+                block = empty_block(options, [bad])
             assert memory.buf is not None
             if block_bytes(block) > slot_size:
-                pipe.send(Done(job.number, slot, 0, -1, block.bad, block))
+                pipe.send(Done(job.number, slot, 0, {}, block.bad, block))
                 continue
             view = memory.buf[slot * slot_size : (slot + 1) * slot_size]
-            rows, codes = write_block(view, block)
+            rows, values = write_block(view, block)
             view.release()
-            pipe.send(Done(job.number, slot, rows, codes, block.bad))
+            pipe.send(Done(job.number, slot, rows, values, block.bad))
             slot = (slot + 1) % slots
     except (EOFError, OSError):
         pass  # The parent has gone or has closed the pipe: nothing is left to do.

@@ -15,12 +15,11 @@ from collections.abc import Callable, Iterator
 from multiprocessing import connection, shared_memory
 
 from ginkgo.errors import GinkgoError
-from ginkgo.pipeline.parse import Block, ParseOptions
+from ginkgo.pipeline.parse import Block, ParseOptions, empty_block
 from ginkgo.pipeline.worker import (
     READY,
     Job,
     SegmentReader,
-    empty_block,
     read_block,
     run_job,
     worker_main,
@@ -144,7 +143,7 @@ class Workers:
             return run_job(job, self._options, self._reader)
         except GinkgoError as error:
             bad = Refusal(job.paths[0], job.segment.line, str(error), "unreadable file")
-            return empty_block(self._options, bad)
+            return empty_block(self._options, [bad])
 
     def _dispatch(self) -> None:
         """Hand out jobs to workers that can take one more."""
@@ -176,7 +175,7 @@ class Workers:
             start = done.slot * worker.slot_size
             assert worker.memory.buf is not None
             view = worker.memory.buf[start : start + worker.slot_size]
-            block = done.block or read_block(view, done.rows, done.codes)
+            block = done.block or read_block(view, done.rows, done.values, self._options.ragged)
             view.release()
             block.bad = done.bad
             worker.jobs.popleft()
@@ -204,7 +203,7 @@ class Workers:
             if self._deaths[first.number] >= _DEATHS_PER_JOB:
                 reason = f"reading it ended {_DEATHS_PER_JOB} workers; left out"
                 bad = Refusal(first.paths[0], first.segment.line, reason, "crashed the reader")
-                self._done[first.number] = empty_block(self._options, bad)
+                self._done[first.number] = empty_block(self._options, [bad])
                 jobs = jobs[1:]
         self._waiting.extendleft(reversed(jobs))
         place = self.workers.index(worker)

@@ -130,8 +130,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
             load_block(index, options, max(1, limit) if config.positions else 0)
             for index, limit in zip(indices, share, strict=True)
             if index.games
-        ],
-        options,
+        ]
     )
     if not len(block.positions):
         raise GinkgoError(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ginkgo.errors import GinkgoError
 from ginkgo.pipeline.index import Index
 from ginkgo.pipeline.load import load_block, load_sample
-from ginkgo.pipeline.parse import Block, ParseOptions, with_codes
+from ginkgo.pipeline.parse import Block, ParseOptions, complete
 from ginkgo.training import metrics, plots
 from ginkgo.training.baselines import Baselines, score_scale
 from ginkgo.training.boards import Opinion, boards_image, opinion
@@ -152,7 +152,7 @@ class Evaluation:
         self.model = keras.models.clone_model(training_model)
         self._inference = Inference(self.model, config.features)
         # Held-out figures are over all positions, equally weighted, whatever the training keeps.
-        self._parse = replace(parse, keep=0, keep_from=(), ply_weight=False)
+        self._parse = replace(parse, keep=0, keep_from=(), ply_weight=False, policies=False)
         self.val = load_block(indices["val"], self._parse, config.val_positions)
         sample = load_sample(indices["train"], self._parse, BASELINE_POSITIONS)
         if not len(self.val.positions) or not len(sample.positions):
@@ -286,7 +286,7 @@ class Evaluation:
 
     def _opinions(self, block: Block, rows: list[int]) -> list[Opinion]:
         positions = block.positions[rows]
-        some = with_codes(Block(positions, block.keys[rows]), self._parse)
+        some = complete(Block(positions, block.keys[rows]), self._parse)
         said: list[Opinion] = []
         for part, outputs in self._inference.batches(some):
             wins = win_probability(outputs["value"]) if "value" in outputs else None

@@ -6,6 +6,8 @@ batch; or logits. Planes exist only in here, on the device that trains.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import keras
@@ -30,7 +32,7 @@ def planes_of(batch: dict[str, tf.Tensor], features: str) -> tf.Tensor:
     else:
         from ginkgo.features import ginkgo148
 
-        planes = ginkgo148.planes_on_device(batch["codes"], batch["offsets"])
+        planes = ginkgo148.planes_on_device(batch["codes"], batch["codes_offsets"])
     return tf.transpose(planes, [0, 2, 3, 1])
 
 
@@ -50,13 +52,41 @@ def mirror_half(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """
     odd = tf.range(tf.shape(batch["board"])[0]) % 2 == 1
     board = tf.gather(batch["board"], tf.constant(MIRROR_SQUARE, tf.int32), axis=1)
-    move = tf.cast(batch["move"], tf.int32)
-    mirrored = tf.gather(tf.constant(MIRROR_LABEL, tf.int32), move)
-    return {
+
+    def turned(labels: tf.Tensor, where: tf.Tensor) -> tf.Tensor:
+        labels = tf.cast(labels, tf.int32)
+        return tf.where(where, tf.gather(tf.constant(MIRROR_LABEL, tf.int32), labels), labels)
+
+    mirrored = {
         **batch,
         "board": tf.where(odd[:, None], board, batch["board"]),
-        "move": tf.where(odd, mirrored, move),
+        "move": turned(batch["move"], odd),
     }
+    if "policy_label" in batch:
+        rows = row_of_each(batch["policy_offsets"])
+        mirrored["policy_label"] = turned(batch["policy_label"], tf.gather(odd, rows))
+    return mirrored
+
+
+def row_of_each(offsets: tf.Tensor) -> tf.Tensor:
+    """(k,) int64: which row each of k ragged values is in, from (n + 1,) offsets."""
+    lengths = offsets[1:] - offsets[:-1]
+    return tf.repeat(tf.range(tf.size(lengths, tf.int64)), lengths)
+
+
+def policy_targets(batch: dict[str, tf.Tensor]) -> tf.Tensor:
+    """(n, 2187) float32: the visits of each position where it has some, else the move played."""
+    played = tf.one_hot(tf.cast(batch["move"], tf.int32), LABELS)
+    if "policy_label" not in batch:
+        return played
+    offsets = batch["policy_offsets"]
+    rows = row_of_each(offsets)
+    places = tf.stack([rows, tf.cast(batch["policy_label"], tf.int64)], axis=1)
+    shares = tf.cast(batch["policy_probability"], tf.float32)
+    soft = tf.scatter_nd(places, shares, tf.shape(played, tf.int64))
+    # Half precision does not quite sum to one.
+    soft = tf.math.divide_no_nan(soft, tf.reduce_sum(soft, axis=1, keepdims=True))
+    return tf.where((offsets[1:] > offsets[:-1])[:, None], soft, played)
 
 
 def value_targets(
@@ -93,6 +123,7 @@ class TrainStep:
         average: WeightAverage | None,
         config: TrainConfig,
         score_scale: float = 600.0,
+        ragged: Mapping[str, np.dtype] = MappingProxyType({}),
     ) -> None:
         self._scale = score_scale
         self._model, self._optimizer, self._average = model, optimizer, average
@@ -102,7 +133,7 @@ class TrainStep:
         self.update = tf.function(self._update, reduce_retracing=True)
 
         self._packed = tf.function(
-            lambda packed, rate, step: self._step(unpack(*packed), rate, step),
+            lambda packed, rate, step: self._step(unpack(packed, ragged), rate, step),
             reduce_retracing=True,
         )
 
@@ -144,7 +175,7 @@ class TrainStep:
         loss = tf.constant(0.0)
         if "policy" in outputs:
             label = tf.cast(batch["move"], tf.int32)
-            target = tf.one_hot(label, LABELS)
+            target = policy_targets(batch)
             if config.label_smoothing:
                 target = target * (1 - config.label_smoothing) + config.label_smoothing / LABELS
             crossed = tf.nn.softmax_cross_entropy_with_logits(target, outputs["policy"])
@@ -203,8 +234,8 @@ def compact(block: Block, part: slice) -> dict[str, Any]:
         name: tf.constant(np.ascontiguousarray(positions[name])) for name in ("board", "hand")
     }
     assert positions.dtype == POSITION
-    if block.codes is not None and block.offsets is not None:
-        offsets = block.offsets[part.start : part.stop + 1]
-        batch["codes"] = tf.constant(block.codes[offsets[0] : offsets[-1]])
-        batch["offsets"] = tf.constant(offsets - offsets[0])
+    if "codes" in block.ragged:
+        codes = block.ragged["codes"].part(part.start, part.stop)
+        batch["codes"] = tf.constant(codes.values)
+        batch["codes_offsets"] = tf.constant(codes.offsets)
     return batch

@@ -122,7 +122,11 @@ class Trainer:
             progress=lambda source: plain(f"  {source}"),
             seen=self._seen,
         )
-        self.parse = replace(self.parse, keep_from=self._keep_from())
+        self.parse = replace(
+            self.parse,
+            keep_from=self._keep_from(),
+            policies="policy" in config.heads and self.indices["train"].policies,
+        )
         self._build()
 
     def _keep_from(self) -> tuple[int | None, ...]:
@@ -224,7 +228,9 @@ class Trainer:
                         "scores that foretell results"
                     )
                 plain(f"search scores become win rates by 1 / (1 + exp(-score / {scale:.0f}))")
-            train_step = TrainStep(self.model, self.optimizer, self.average, config, scale)
+            train_step = TrainStep(
+                self.model, self.optimizer, self.average, config, scale, self.parse.ragged
+            )
             with self._signals():
                 callbacks.on_train_begin()
                 try:
@@ -239,7 +245,7 @@ class Trainer:
 
     def _loop(self, train_step: TrainStep, callbacks: keras.callbacks.CallbackList) -> None:
         config = self.config
-        data = dataset_of(lambda: self.loader, config.features, close=False, packed=True)
+        data = dataset_of(lambda: self.loader, self.parse.ragged, close=False, packed=True)
         iterator = iter(data)
         clock = InputClock(iterator)
         if self.step < self.steps and not self._stop_signal:
