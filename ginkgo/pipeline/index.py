@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +100,8 @@ class Index:
     """Hashes of the games of the split."""
     policies: bool = False
     """Some records carry soft policy targets."""
+    shard: tuple[int, int] = (0, 1)
+    """Which of how many parts of the data this is."""
 
     @property
     def games(self) -> int:
@@ -123,10 +125,36 @@ class Index:
             return WHOLE
         return self.sources[source].split.range_of(self.split)
 
+    def part(self, number: int, count: int) -> Index:
+        """One of `count` parts of the data, for processes that train together.
+
+        Every segment, and so every game, is in one of them. Numbers of games and positions are
+        shares of the whole.
+
+        Raises:
+            GinkgoError: there are fewer segments than parts.
+        """
+        sources, first = [], 0
+        for source in self.sources:
+            # Counted on over the sources, so that small ones do not all fall to the first.
+            segments = source.segments[(number - first) % count :: count]
+            first += len(source.segments)
+            sources.append(
+                replace(
+                    source,
+                    segments=segments,
+                    games=source.games // count,
+                    positions=source.positions // count,
+                )
+            )
+        if not any(source.segments for source in sources):
+            raise GinkgoError(f"{count} processes share {first} segments of data: give more data")
+        return replace(self, sources=sources, shard=(number, count))
+
     def fingerprint(self) -> list:
         """Changes when files come, go, grow or shrink: a resumed run compares it."""
         return [
-            [self.split, sorted(self.left_out)],
+            [self.split, sorted(self.left_out), list(self.shard)],
             *([Path(file.path).name, file.size, len(file.segments)] for file in self.files),
         ]
 

@@ -1,11 +1,12 @@
 """Checkpoints: everything that a run needs to go on, in one file.
 
-In: a model, its optimiser and weight average, and the loader's state. Out:
+In: a model, its optimiser and weight average, and the loaders' states. Out:
 `checkpoints/step-00001234.npz`, written under a temporary name and renamed; the last two are kept.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import zipfile
 from pathlib import Path
@@ -29,13 +30,14 @@ def save_checkpoint(
     average: WeightAverage | None,
     best: list[np.ndarray] | None,
     progress: dict[str, Any],
-    data: dict[str, Any],
+    data: list[bytes],
 ) -> Path:
     """Write a checkpoint.
 
     Args:
         best: weights with the best held-out loss so far, if any.
-        progress: JSON-able state of the run. data: `Loader.state`.
+        progress: JSON-able state of the run.
+        data: `pack_data` of the loader's state in each process that trains.
 
     Raises:
         GinkgoError: it cannot be written; the earlier ones are untouched.
@@ -46,9 +48,9 @@ def save_checkpoint(
             arrays[f"{name}/{number}"] = np.asarray(value)
     for number, value in enumerate(best or []):
         arrays[f"best/{number}"] = value
-    arrays["data/current"], arrays["data/next"] = data["current"], data["next"]
-    rest = {key: value for key, value in data.items() if key not in ("current", "next")}
-    meta = json.dumps({"progress": progress, "data": rest})
+    for worker, state in enumerate(data):
+        arrays[f"data/{worker}"] = np.frombuffer(state, np.uint8)
+    meta = json.dumps({"progress": progress, "workers": len(data)})
     arrays["meta"] = np.frombuffer(meta.encode(), np.uint8)
     path = directory / f"step-{step:08d}.npz"
     with atomic_write(path) as stream:
@@ -56,6 +58,22 @@ def save_checkpoint(
     for old in sorted(directory.glob("step-*.npz"))[:-_KEEP]:
         old.unlink(missing_ok=True)
     return path
+
+
+def pack_data(state: dict[str, Any]) -> bytes:
+    """A loader's state (`Loader.state`) as bytes."""
+    keys = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
+    rest = json.dumps({name: value for name, value in state.items() if name not in keys})
+    stream = io.BytesIO()
+    np.savez(stream, rest=np.frombuffer(rest.encode(), np.uint8), **keys)  # type: ignore[arg-type]
+    return stream.getvalue()
+
+
+def unpack_data(packed: bytes) -> dict[str, Any]:
+    """The inverse of `pack_data`."""
+    with np.load(io.BytesIO(packed)) as arrays:
+        found = {name: arrays[name] for name in arrays.files}
+    return {**json.loads(found.pop("rest").tobytes()), **found}
 
 
 def latest_checkpoint(directory: Path) -> Path | None:
@@ -81,8 +99,8 @@ def load_checkpoint(
     model: keras.Model,
     optimizer: keras.optimizers.Optimizer,
     average: WeightAverage | None,
-) -> tuple[dict[str, Any], dict[str, Any], list[np.ndarray] | None]:
-    """Put a checkpoint's weights back; its progress, loader state and best weights.
+) -> tuple[dict[str, Any], list[dict[str, Any]], list[np.ndarray] | None]:
+    """Put a checkpoint's weights back; its progress, loader states by process, best weights.
 
     Raises:
         GinkgoError: the file is damaged or belongs to another network or optimiser.
@@ -98,11 +116,9 @@ def load_checkpoint(
                 if f"best/{number}" in arrays
             ]
             meta = json.loads(arrays["meta"].tobytes())
-            data = {
-                **meta["data"],
-                "current": arrays["data/current"],
-                "next": arrays["data/next"],
-            }
+            data = [
+                unpack_data(arrays[f"data/{worker}"].tobytes()) for worker in range(meta["workers"])
+            ]
             return meta["progress"], data, best or None
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         raise GinkgoError(f"{path}: no checkpoint of this network: {error}") from None

@@ -46,5 +46,6 @@ def main(
     except Interrupted:
         plain(f"stopped; add --resume to the same command to go on with run {config.run!r}")
         return 130
-    print_report(config, trainer.directory, report)
+    if report:  # of several processes one has it
+        print_report(config, trainer.directory, report)
     return 0

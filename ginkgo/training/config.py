@@ -60,7 +60,7 @@ class TrainConfig:
     steps: int = 0
     """Training steps in all; 0: as many as the epochs have."""
     batch_size: int = 1024
-    """Positions per step."""
+    """Positions per step, over all devices and machines."""
     optimizer: Literal["adamw", "sgd"] = "adamw"
     """AdamW, or SGD with Nesterov momentum .9."""
     learning_rate: float = 1e-3
@@ -86,6 +86,9 @@ class TrainConfig:
     win rate through a scale fitted to the results."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Arithmetic of the network; auto: bfloat16 where the device gains from it."""
+    distribute: Literal["", "mirrored", "multiworker"] = ""
+    """Train on all GPUs of this machine (mirrored), or on several machines, as the environment
+    variable TF_CONFIG names them (multiworker)."""
     deterministic: bool = False
     """Same seed, same weights, bit for bit (slower)."""
     seed: int = 0
@@ -106,7 +109,7 @@ class TrainConfig:
     ply_weight: bool | None = None
     """Weight sqrt(ply/total) on the value target; by default on with ginkgo148."""
     pool: int = 1 << 20
-    """Positions in the shuffle pool."""
+    """Positions in the shuffle pool, of each machine."""
     min_fill: int = 0
     """Positions in the pool before the first step; 0: a full pool."""
     workers: int = 0

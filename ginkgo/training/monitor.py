@@ -22,9 +22,19 @@ from rich.progress import Progress as Bar
 PLAIN_EVERY = 15.0
 
 
+_silent = False
+
+
+def silence(silent: bool = True) -> None:
+    """Print no progress: of several processes that train together only one talks."""
+    global _silent
+    _silent = silent
+
+
 def plain(text: str) -> None:
     """One line of progress, at once."""
-    print(text, file=sys.stderr, flush=True)
+    if not _silent:
+        print(text, file=sys.stderr, flush=True)
 
 
 class InputClock:

@@ -47,6 +47,9 @@ def make_optimizer(config: TrainConfig, model: keras.Model) -> keras.optimizers.
         plain = [v for v in model.trainable_variables if not is_kernel(v)]
         optimizer.exclude_from_weight_decay(var_list=plain)
     optimizer.build(model.trainable_variables)
+    # The step sums gradients over all devices itself, for their norm is clipped after that; Keras
+    # must not sum them again.
+    optimizer._all_reduce_sum_gradients = lambda pairs: pairs
     return optimizer
 
 
@@ -70,7 +73,11 @@ class WeightAverage:
         ]
 
     def update(self, step: tf.Tensor) -> None:
-        """To be called inside the compiled step, after the optimiser. step: float32 scalar."""
+        """To be called inside the compiled step, after the optimiser, outside `strategy.run`.
+
+        Args:
+            step: float32 scalar.
+        """
         decay = tf.minimum(self.decay, (1.0 + step) / (10.0 + step))
         for average, source in zip(self.values, self._sources, strict=True):
             average.assign_sub((1.0 - decay) * (average - tf.cast(source, tf.float32)))

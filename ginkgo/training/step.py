@@ -7,6 +7,7 @@ batch; or logits. Planes exist only in here, on the device that trains.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -20,6 +21,7 @@ from ginkgo.features.position import DRAW, MIRROR_SQUARE, NO_RESULT, POSITION, W
 from ginkgo.pipeline.parse import Block
 from ginkgo.pipeline.tfdata import unpack
 from ginkgo.training.config import TrainConfig
+from ginkgo.training.distribution import Distribution, choose
 from ginkgo.training.recipe import WeightAverage
 
 
@@ -112,8 +114,9 @@ def value_targets(
 class TrainStep:
     """One optimisation step as a compiled function.
 
-    Calling it returns a dictionary of float32 scalars: `loss`, `gradient_norm`, and by head
-    `value_loss`, `value_accuracy`, `policy_loss`, `policy_accuracy`.
+    Calling it returns a dictionary of float32 scalars over the whole batch, all devices and
+    processes together: `loss`, `gradient_norm`, and by head `value_loss`, `value_accuracy`,
+    `policy_loss`, `policy_accuracy`.
     """
 
     def __init__(
@@ -124,64 +127,91 @@ class TrainStep:
         config: TrainConfig,
         score_scale: float = 600.0,
         ragged: Mapping[str, np.dtype] = MappingProxyType({}),
+        distribution: Distribution | None = None,
     ) -> None:
-        self._scale = score_scale
+        self._scale, self._ragged = score_scale, ragged
         self._model, self._optimizer, self._average = model, optimizer, average
-        self._config = config
-        self.call = tf.function(self._step, reduce_retracing=True)
+        self._config, self._distribution = config, distribution or choose("")
+        self._statistics = [v.value for v in model.weights if not v.trainable]
+        self.call = tf.function(partial(self._everywhere, self._on_batch), reduce_retracing=True)
         #: The same from planes (n, 9, 9, channels) on: what a benchmark compares the loop with.
-        self.update = tf.function(self._update, reduce_retracing=True)
-
-        self._packed = tf.function(
-            lambda packed, rate, step: self._step(unpack(packed, ragged), rate, step),
+        self.update = tf.function(
+            lambda planes, batch, rate, step: self._everywhere(
+                self._on_planes, (planes, batch), rate, step
+            ),
             reduce_retracing=True,
+        )
+        self._packed = tf.function(
+            partial(self._everywhere, self._on_packed), reduce_retracing=True
         )
 
     def on_packed(
         self, packed: tuple[tf.Tensor, ...], rate: float, step: int
     ) -> dict[str, tf.Tensor]:
-        """A step on a batch as `tfdata.dataset_of(…, packed=True)` gives it."""
-        return self._packed(packed, tf.constant(rate, tf.float32), tf.constant(step, tf.float32))
+        """A step on a batch as `tfdata.dataset_of(…, packed=True)` gives it.
+
+        With several devices: on what `Distribution.spread` makes of its parts.
+        """
+        return self._packed((packed,), tf.constant(rate, tf.float32), tf.constant(step, tf.float32))
 
     def __call__(self, batch: dict[str, tf.Tensor], rate: float, step: int) -> dict[str, tf.Tensor]:
-        return self.call(batch, tf.constant(rate, tf.float32), tf.constant(step, tf.float32))
+        return self.call((batch,), tf.constant(rate, tf.float32), tf.constant(step, tf.float32))
 
-    def _step(self, batch, rate, step):
+    def _everywhere(self, on_one, arguments, rate, step):
+        """Run the step on each device with its part of the batch."""
+        self._optimizer.learning_rate.assign(rate)
+        metrics = self._distribution.strategy.run(on_one, arguments)
+        if self._average is not None:
+            self._average.update(step)
+        return {name: self._distribution.first(value) for name, value in metrics.items()}
+
+    # --- on one device ------------------------------------------------------------------------
+
+    def _on_packed(self, packed):
+        return self._on_batch(unpack(packed, self._ragged))
+
+    def _on_batch(self, batch):
         config = self._config
         if config.mirror and config.features == "dlshogi119":
             batch = mirror_half(batch)
-        return self._update(planes_of(batch, config.features), batch, rate, step)
+        return self._on_planes(planes_of(batch, config.features), batch)
 
-    def _update(self, planes, batch, rate, step):
+    def _on_planes(self, planes, batch):
         config, model = self._config, self._model
-        self._optimizer.learning_rate.assign(rate)
         variables = [variable.value for variable in model.trainable_variables]
+        counts = self._summed(_counts(batch))
         with tf.GradientTape() as tape:
             outputs = model(planes, training=True)
-            metrics = self._losses(batch, outputs)
-        gradients = tape.gradient(metrics["loss"], variables)
+            metrics = self._losses(batch, outputs, counts)
+        gradients = self._summed(tape.gradient(metrics["loss"], variables))
         norm = tf.linalg.global_norm(gradients)
         if config.clip:
             gradients, _ = tf.clip_by_global_norm(gradients, config.clip, norm)
         self._optimizer.apply(gradients, model.trainable_variables)
-        if self._average is not None:
-            self._average.update(step)
-        metrics["gradient_norm"] = norm
-        return metrics
+        self._share_statistics()
+        names = list(metrics)
+        sums = self._summed(tf.stack([metrics[name] for name in names]))
+        metrics = dict(zip(names, tf.unstack(sums, num=len(names)), strict=True))
+        return {**metrics, "gradient_norm": norm}
 
-    def _losses(self, batch, outputs) -> dict[str, tf.Tensor]:
+    def _losses(self, batch, outputs, counts) -> dict[str, tf.Tensor]:
+        """This device's share of loss and metrics: summed over all devices they are means.
+
+        Args:
+            counts: `_counts` of the whole batch.
+        """
         config = self._config
+        positions, weights, decided_positions = tf.unstack(counts, num=3)
         metrics: dict[str, tf.Tensor] = {}
         loss = tf.constant(0.0)
         if "policy" in outputs:
-            label = tf.cast(batch["move"], tf.int32)
             target = policy_targets(batch)
             if config.label_smoothing:
                 target = target * (1 - config.label_smoothing) + config.label_smoothing / LABELS
             crossed = tf.nn.softmax_cross_entropy_with_logits(target, outputs["policy"])
-            metrics["policy_loss"] = tf.reduce_mean(crossed)
-            hit = tf.argmax(outputs["policy"], 1, tf.int32) == label
-            metrics["policy_accuracy"] = tf.reduce_mean(tf.cast(hit, tf.float32))
+            metrics["policy_loss"] = tf.reduce_sum(crossed) / positions
+            hit = tf.argmax(outputs["policy"], 1, tf.int32) == tf.cast(batch["move"], tf.int32)
+            metrics["policy_accuracy"] = tf.reduce_sum(tf.cast(hit, tf.float32)) / positions
             loss += metrics["policy_loss"]
         if "value" in outputs:
             result, weight = batch["result"], tf.cast(batch["weight"], tf.float32)
@@ -189,18 +219,46 @@ class TrainStep:
             if config.label_smoothing:
                 target = target * (1 - config.label_smoothing) + config.label_smoothing / 2
             crossed = tf.nn.softmax_cross_entropy_with_logits(target, outputs["value"])
-            metrics["value_loss"] = tf.math.divide_no_nan(
-                tf.reduce_sum(weight * crossed), tf.reduce_sum(weight)
-            )
-            decided = tf.cast((result != DRAW) & (result != NO_RESULT), tf.float32)
+            metrics["value_loss"] = tf.math.divide_no_nan(tf.reduce_sum(weight * crossed), weights)
             hit = (outputs["value"][:, 0] > outputs["value"][:, 1]) == (result == WIN)
             metrics["value_accuracy"] = tf.math.divide_no_nan(
-                tf.reduce_sum(decided * tf.cast(hit, tf.float32)), tf.reduce_sum(decided)
+                tf.reduce_sum(_decided(batch) * tf.cast(hit, tf.float32)), decided_positions
             )
             share = config.value_weight if "policy" in outputs else 1.0
             loss += share * metrics["value_loss"]
         metrics["loss"] = loss
         return metrics
+
+    def _summed(self, tensors):
+        """Sums over all devices."""
+        if self._distribution.replicas == 1:
+            return tensors
+        context = tf.distribute.get_replica_context()
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, tensors)
+
+    def _share_statistics(self) -> None:
+        """Give all devices the mean of their BatchNorm statistics, which Keras keeps apart."""
+        if self._distribution.replicas == 1 or not self._statistics:
+            return
+        shapes = [variable.shape for variable in self._statistics]
+        flat = tf.concat([tf.reshape(variable, [-1]) for variable in self._statistics], 0)
+        mean = self._summed(flat) / self._distribution.replicas
+        parts = tf.split(mean, [shape.num_elements() for shape in shapes])
+        for variable, part, shape in zip(self._statistics, parts, shapes, strict=True):
+            variable.assign(tf.reshape(part, shape))
+
+
+def _decided(batch: dict[str, tf.Tensor]) -> tf.Tensor:
+    """(n,) float32: 1 where the game was won or lost."""
+    result = batch["result"]
+    return tf.cast((result != DRAW) & (result != NO_RESULT), tf.float32)
+
+
+def _counts(batch: dict[str, tf.Tensor]) -> tf.Tensor:
+    """(3,) positions, sum of their value weights, positions of decided games."""
+    weight = tf.cast(batch["weight"], tf.float32)
+    positions = tf.cast(tf.size(weight), tf.float32)
+    return tf.stack([positions, tf.reduce_sum(weight), tf.reduce_sum(_decided(batch))])
 
 
 class Inference:

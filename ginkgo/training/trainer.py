@@ -10,6 +10,7 @@ loop itself (TensorBoard, progress, evaluation, checkpoints) hangs on it as a ca
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
 import os
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 import ginkgo
@@ -45,6 +47,7 @@ from ginkgo.records.files import write_text
 from ginkgo.training.checkpoint import (
     latest_checkpoint,
     load_checkpoint,
+    pack_data,
     read_progress,
     save_checkpoint,
 )
@@ -54,9 +57,10 @@ from ginkgo.training.config import (
     TrainConfig,
     kept_by_name,
 )
+from ginkgo.training.distribution import choose, split_packed
 from ginkgo.training.evaluation import Evaluation
 from ginkgo.training.heldout import find_data
-from ginkgo.training.monitor import InputClock, Progress, ScalarLog, plain
+from ginkgo.training.monitor import InputClock, Progress, ScalarLog, plain, silence
 from ginkgo.training.recipe import WeightAverage, choose_precision, learning_rate, make_optimizer
 from ginkgo.training.report import without_nan
 from ginkgo.training.step import TrainStep, channels_of
@@ -108,7 +112,11 @@ class Trainer:
         self._counted = self._saved = 0
         self._wait_floor = 0.0
         self._stop_signal = 0
+        self._stopped = False
         self._resume_from = found
+        self.distribution = choose(config.distribute)
+        self.local_batch = self.distribution.local_batch(config.batch_size)
+        silence(not self.distribution.chief)
         self._setup_keras()
         self.parse = parse_options(config)
         #: The games that the weights at the start have seen.
@@ -152,10 +160,11 @@ class Trainer:
             config.network or like.get("network", DEFAULT_NETWORK),
             config.activation or like.get("activation", DEFAULT_ACTIVATION),
         )
-        self.model = build_network(self.network, channels_of(config.features), config.heads)
-        if config.init is not None and self._resume_from is None:
-            self._start_from(config.init)
-        self.optimizer = make_optimizer(config, self.model)
+        with self.distribution.strategy.scope():
+            self.model = build_network(self.network, channels_of(config.features), config.heads)
+            if config.init is not None and self._resume_from is None:
+                self._start_from(config.init)
+            self.optimizer = make_optimizer(config, self.model)
         self.average = WeightAverage(self.model, config.ema) if config.ema else None
         per_epoch = math.ceil(epoch_positions(train, self.parse) / config.batch_size)
         self.steps = config.steps or max(1, config.epochs or 3) * per_epoch
@@ -164,19 +173,26 @@ class Trainer:
         describe(self.indices, self.parse)
         self.evaluation = Evaluation(config, self.parse, self.indices, self.model, self.average)
         loader_state = None
+        part = train.part(self.distribution.worker, self.distribution.workers)
         self.speed = {"positions": 0, "seconds": 0.0, "wait": 0.0, "batches": 0}
         if self._resume_from is not None:
             self._same_run(read_progress(self._resume_from)["options"])
-            progress, loader_state, best = load_checkpoint(
+            progress, states, best = load_checkpoint(
                 self._resume_from, self.model, self.optimizer, self.average
             )
+            if len(states) != self.distribution.workers:
+                raise GinkgoError(
+                    f"{self._resume_from}: a run of {len(states)} processes, not of "
+                    f"{self.distribution.workers}"
+                )
+            loader_state = states[self.distribution.worker]
             self._saved = progress["step"]
             self.step, self.samples = progress["step"], progress["samples"]
             self.evaluation.restore(progress["evaluation"], best)
             plain(f"resuming after step {self.step:,} from {self._resume_from}")
-        self.loader = Loader(
-            train, loader_config(config, self.parse), loader_state, say=plain, ahead=True
-        )
+        self._all_alike(part)
+        reading = loader_config(config, self.parse, self.local_batch)
+        self.loader = Loader(part, reading, loader_state, say=plain, ahead=True)
         share = self.loader.share_without_mate
         plain(
             f"shuffle: pool {config.pool:,}, batch {config.batch_size:,}; expect {share:.1%} of "
@@ -188,6 +204,17 @@ class Trainer:
         fresh = start_from(self.model, directory, network.name, network.activation, features)
         new = f"; fresh: {' '.join(fresh)}" if fresh else ""
         plain(f"starting from the weights of {directory}{new}")
+
+    def _all_alike(self, part: Index) -> None:
+        """All processes must read the same data and go on from the same step."""
+        data = json.dumps([self.step, part.fingerprint()[1:]]).encode()
+        mine = int.from_bytes(hashlib.blake2b(data, digest_size=5).digest(), "big")
+        total = self.distribution.total(np.array([mine]))[0]
+        if self.distribution.workers > 1 and total != mine * self.distribution.workers:
+            raise GinkgoError(
+                "the workers see different data or checkpoints: data and --runs must be on a "
+                "file system that all of them share"
+            )
 
     def _same_run(self, options: dict[str, str]) -> None:
         """A resumed run must learn the same thing and be judged on the same games."""
@@ -211,14 +238,13 @@ class Trainer:
         Raises:
             Interrupted: Ctrl-C; a checkpoint has been written.
         """
-        config = self.config
+        config, log = self.config, None
         try:
-            write_text(self.directory / "train.json", as_json(config))
-            parts = [
-                ScalarLog(self.directory / "logs", self, LOG_EVERY),
-                Progress(self),
-                *self._extra,
-            ]
+            parts = list(self._extra)
+            if self.distribution.chief:
+                write_text(self.directory / "train.json", as_json(config))
+                log = ScalarLog(self.directory / "logs", self, LOG_EVERY)
+                parts = [log, Progress(self), *parts]
             callbacks = keras.callbacks.CallbackList(parts, model=self.model)
             scale = self.evaluation.score_scale
             if config.score_share:
@@ -229,9 +255,15 @@ class Trainer:
                     )
                 plain(f"search scores become win rates by 1 / (1 + exp(-score / {scale:.0f}))")
             train_step = TrainStep(
-                self.model, self.optimizer, self.average, config, scale, self.parse.ragged
+                self.model,
+                self.optimizer,
+                self.average,
+                config,
+                scale,
+                self.parse.ragged,
+                self.distribution,
             )
-            with self._signals():
+            with self._signals(), self._together():
                 callbacks.on_train_begin()
                 try:
                     self._loop(train_step, callbacks)
@@ -239,54 +271,75 @@ class Trainer:
                     callbacks.on_train_end()
         finally:
             self.loader.close()
-        if self._stop_signal:
+        if self._stopped:
             raise Interrupted
-        return self._finish(parts[0])
+        report = self._finish(log) if log is not None else {}
+        self.distribution.any(False)  # nobody leaves before the chief is done
+        return report
 
     def _loop(self, train_step: TrainStep, callbacks: keras.callbacks.CallbackList) -> None:
         config = self.config
+        together = self.distribution
         data = dataset_of(lambda: self.loader, self.parse.ragged, close=False, packed=True)
+        parts = together.replicas_here
+        if parts > 1:
+            data = data.map(lambda *packed: tuple(split_packed(packed, parts)))
         iterator = iter(data)
         clock = InputClock(iterator)
         if self.step < self.steps and not self._stop_signal:
             callbacks.on_epoch_begin(0)
         number = 0
         for packed in self._batches(clock):
-            if self._stop_signal or self.step >= self.steps:
+            if self.step >= self.steps or (self._stop_signal and together.workers == 1):
                 break  # this batch was not trained on: the checkpoint below is of the one before
             rate = learning_rate(config, self.step, self.steps)
-            metrics = train_step.on_packed(packed, rate, self.step)
+            numbers = packed[1] if parts == 1 else packed[0][1]
+            spread = packed if parts == 1 else together.spread(list(packed))
+            metrics = train_step.on_packed(spread, rate, self.step)
             self.step += 1
-            positions = int(packed[0].shape[0])
-            self.samples += positions
-            number, epoch, pool_fill = packed[1].numpy().tolist()
+            self.samples += config.batch_size
+            number, epoch, pool_fill = numbers.numpy().tolist()
             self.loader.acknowledge(number)
             logs = {
                 **metrics,
                 "learning_rate": rate,
-                "positions": positions,
+                "positions": config.batch_size,
                 "epoch": epoch,
                 "pool_fill": pool_fill,
                 "wait": clock.last_wait,
             }
             callbacks.on_train_batch_end(self.step, logs)
             self._count_speed(logs, clock)
-            done = self.step >= self.steps
+            done, stop = self.step >= self.steps, self._told_to_stop()
             if self.step % self.eval_every == 0 or done:
-                result = self.evaluation.validate(self.step)
+                result = self.evaluation.validate(self.step) if together.chief else {}
                 callbacks.on_epoch_end(self.step, result)
                 clock.restart()
-            if self.step % self.checkpoint_every == 0 or done or self._stop_signal:
-                self._checkpoint(number, must=done or bool(self._stop_signal))
+                out_of_patience = self.evaluation.since_best >= config.patience
+                if config.patience and together.any(out_of_patience and together.chief):
+                    plain(f"no better held-out loss in {config.patience} evaluations: stopping")
+                    done = True
+            if self.step % self.checkpoint_every == 0 or done or stop:
+                self._checkpoint(number, must=done or stop)
                 clock.restart()
-            if config.patience and self.evaluation.since_best >= config.patience:
-                plain(f"no better held-out loss in {config.patience} evaluations: stopping")
-                break
-            if done or self._stop_signal:
+            if done or stop:
                 break
         self._wait_floor = clock.floor
-        if self._stop_signal and self.step > self._saved:
-            self._checkpoint(number, must=True)
+        if together.workers == 1:
+            self._stopped = bool(self._stop_signal)
+            if self._stopped and self.step > self._saved:
+                self._checkpoint(number, must=True)
+
+    def _told_to_stop(self) -> bool:
+        """Whether the run ends with this step; asked once a step.
+
+        Several processes look at it together, every few steps: each then does as many steps.
+        """
+        if self.distribution.workers == 1:
+            self._stopped = bool(self._stop_signal)
+        elif self.step % LOG_EVERY == 0:
+            self._stopped = self.distribution.any(bool(self._stop_signal))
+        return self._stopped
 
     def _batches(self, clock: InputClock) -> Iterator[tuple[tf.Tensor, ...]]:
         """The clock's batches. What went wrong in the loader's thread is raised as it was there."""
@@ -296,6 +349,19 @@ class Trainer:
             if self.loader.error is not None:
                 raise self.loader.error from None
             raise
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """What TensorFlow says when another process has gone becomes one line."""
+        try:
+            yield
+        except tf.errors.OpError as error:
+            if self.distribution.workers == 1:
+                raise
+            raise GinkgoError(
+                f"another worker has gone ({type(error).__name__}); start all of them again with "
+                "--resume"
+            ) from None
 
     def _count_speed(self, logs: dict[str, Any], clock: InputClock) -> None:
         seconds = clock.since_last()
@@ -347,6 +413,9 @@ class Trainer:
             "options": {name: str(getattr(self.config, name)) for name in LASTING},
             "evaluation": self.evaluation.state(),
         }
+        states = self.distribution.gathered(pack_data(self.loader.state(batch)))
+        if not self.distribution.chief:
+            return
         try:
             save_checkpoint(
                 self.checkpoints,
@@ -356,7 +425,7 @@ class Trainer:
                 self.average,
                 self.evaluation.best,
                 progress,
-                self.loader.state(batch),
+                states,
             )
             self._saved = self.step
         except GinkgoError as error:
@@ -395,7 +464,11 @@ class Trainer:
 
     def _model_config(self, report: dict[str, Any]) -> dict[str, Any]:
         config, train = self.config, self.indices["train"]
-        samples = report["positions"]
+        samples, origin = report["positions"], {}
+        if config.init is not None:
+            before = load_config(config.init)
+            origin = {"init": before["name"]}
+            samples += before["trained_on"]["samples"]
         return {
             "name": model_name(config.run, self.network.name, samples, train.positions),
             "ginkgo": ginkgo.__version__,
@@ -415,6 +488,7 @@ class Trainer:
                     for source in train.sources
                 },
                 "samples": samples,
+                **origin,
             },
             "metrics": without_nan({key: report[key] for key in ("heldout", "by_source")}),
         }
@@ -436,11 +510,15 @@ def parse_options(config: TrainConfig) -> ParseOptions:
     )
 
 
-def loader_config(config: TrainConfig, parse: ParseOptions) -> LoaderConfig:
-    """How the training data is read."""
+def loader_config(config: TrainConfig, parse: ParseOptions, batch_size: int) -> LoaderConfig:
+    """How the training data is read.
+
+    Args:
+        batch_size: what this process takes of each batch.
+    """
     return LoaderConfig(
-        batch_size=config.batch_size,
-        pool=max(config.pool, config.batch_size),
+        batch_size=batch_size,
+        pool=max(config.pool, batch_size),
         min_fill=config.min_fill,
         workers=config.workers or default_workers(),
         seed=config.seed,
