@@ -408,6 +408,53 @@ def test_ctrl_c_saves_and_leaves_nothing(games_dir, tmp_path):
     assert not any(child.is_running() for child in children)
 
 
+def loss_curve(logs: Path) -> dict[int, float]:
+    """Training loss by step; of a step done twice, the later one."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    curve: dict[int, float] = {}
+    for path in sorted(logs.iterdir(), key=lambda path: path.stat().st_mtime):
+        events = EventAccumulator(str(path), size_guidance={"tensors": 0})
+        events.Reload()
+        for event in events.Tensors("train/loss"):
+            curve[event.step] = float(tf.make_ndarray(event.tensor_proto))
+    return curve
+
+
+def test_a_killed_run_goes_on_with_the_same_loss_curve(games_dir, tmp_path):
+    """`kill -9` at whatever moment: only what follows the last checkpoint is done again."""
+    options = (
+        *(games_dir, "--runs", tmp_path, "--network", "b1c8", "--batch-size", 64, "--pool", 1024),
+        *("--val-positions", 100, "--test-positions", 100, "--steps", 120, "--eval-every", 40),
+        *("--checkpoint-every", 7, "--deterministic"),
+    )
+    process = script("train_value.py", *options, "--run", "whole")
+    assert process.wait(timeout=300) == 0, process.stderr.read()
+    process = script("train_value.py", *options, "--run", "killed", start_new_session=True)
+    checkpoints = tmp_path / "killed" / "checkpoints"
+    moment = np.random.default_rng().integers(1, 8)
+    while (
+        len(seen := {*checkpoints.glob("step-*.npz")}) < 1
+        or max(seen).stem < f"step-{7 * moment:08}"
+    ):
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.002)
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.wait()
+    _, gone_not = psutil.wait_procs(children, timeout=20)
+    assert not gone_not, "reader processes outlive the trainer"
+    process = script("train_value.py", *options, "--run", "killed", "--resume")
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    whole, killed = (loss_curve(tmp_path / run / "logs") for run in ("whole", "killed"))
+    assert set(whole) == set(range(1, 121))
+    assert killed == whole
+    models = [load_model(tmp_path / run)[0] for run in ("whole", "killed")]
+    for one, other in zip(*(model.get_weights() for model in models), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_a_mistake_is_one_line(tmp_path):
     process = script("train_value.py", tmp_path / "nowhere", "--runs", tmp_path)
     _, err = process.communicate(timeout=120)

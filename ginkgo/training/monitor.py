@@ -125,6 +125,11 @@ class ScalarLog(keras.callbacks.Callback):
         if len(self._pending) >= self._every:
             self._flush()
 
+    def flush(self) -> None:
+        """Put everything on disk, so that no checkpoint is ahead of the curves."""
+        self._flush()
+        self._writer.flush()
+
     def _flush(self) -> None:
         if not self._pending:
             return
@@ -163,8 +168,7 @@ class ScalarLog(keras.callbacks.Callback):
         self._mark = time.perf_counter()
 
     def on_train_end(self, logs: dict | None = None) -> None:
-        self._flush()
-        self._writer.flush()
+        self.flush()
 
     def final(self, report: dict[str, Any], evaluation: Any) -> None:
         """The figures and plots of the test games."""

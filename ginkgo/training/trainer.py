@@ -113,6 +113,7 @@ class Trainer:
         self._wait_floor = 0.0
         self._stop_signal = 0
         self._stopped = False
+        self._log: ScalarLog | None = None
         self._resume_from = found
         self.distribution = choose(config.distribute)
         self.local_batch = self.distribution.local_batch(config.batch_size)
@@ -238,13 +239,13 @@ class Trainer:
         Raises:
             Interrupted: Ctrl-C; a checkpoint has been written.
         """
-        config, log = self.config, None
+        config = self.config
         try:
             parts = list(self._extra)
             if self.distribution.chief:
                 write_text(self.directory / "train.json", as_json(config))
-                log = ScalarLog(self.directory / "logs", self, LOG_EVERY)
-                parts = [log, Progress(self), *parts]
+                self._log = ScalarLog(self.directory / "logs", self, LOG_EVERY)
+                parts = [self._log, Progress(self), *parts]
             callbacks = keras.callbacks.CallbackList(parts, model=self.model)
             scale = self.evaluation.score_scale
             if config.score_share:
@@ -273,7 +274,7 @@ class Trainer:
             self.loader.close()
         if self._stopped:
             raise Interrupted
-        report = self._finish(log) if log is not None else {}
+        report = self._finish(self._log) if self._log is not None else {}
         self.distribution.any(False)  # nobody leaves before the chief is done
         return report
 
@@ -414,8 +415,9 @@ class Trainer:
             "evaluation": self.evaluation.state(),
         }
         states = self.distribution.gathered(pack_data(self.loader.state(batch)))
-        if not self.distribution.chief:
+        if self._log is None:
             return
+        self._log.flush()
         try:
             save_checkpoint(
                 self.checkpoints,
