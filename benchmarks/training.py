@@ -49,7 +49,9 @@ def bare_step(trainer: Any, positions: np.ndarray) -> Callable[[], Any]:
     return lambda: step.update(planes, batch, rate, number)["loss"].numpy()
 
 
-def torch_step(network: Any, heads: tuple[str, ...], batch_size: int) -> Callable[[], Any] | None:
+def torch_step(
+    network: Any, heads: tuple[str, ...], batch_size: int, precision: str
+) -> Callable[[], Any] | None:
     """The same network, channels last, in PyTorch; None where it is not installed."""
     try:
         import torch
@@ -95,11 +97,12 @@ def torch_step(network: Any, heads: tuple[str, ...], batch_size: int) -> Callabl
 
     def step() -> float:
         optimizer.zero_grad()
-        x = model[0](planes)
-        losses = [
-            nn.functional.cross_entropy(part(x), label)
-            for part, label in zip(list(model)[1:], labels, strict=True)
-        ]
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+            x = model[0](planes)
+            losses = [
+                nn.functional.cross_entropy(part(x).float(), label)
+                for part, label in zip(list(model)[1:], labels, strict=True)
+            ]
         loss = torch.stack(losses).sum()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
@@ -151,7 +154,7 @@ def main() -> None:
         report = trainer.run()
         bare.append(timed(step, options.batch_size, options.seconds / 2))
     fit, alone = report["positions_per_second"], float(np.mean(bare))
-    other = torch_step(trainer.network, config.heads, options.batch_size)
+    other = torch_step(trainer.network, config.heads, options.batch_size, report["precision"])
     torch = timed(other, options.batch_size, options.seconds / 2) if other else None
     rows_shown = [("real loop", fit), ("bare loop before", bare[0]), ("bare loop after", bare[1])]
     if torch:

@@ -62,7 +62,7 @@ class ExportConfig:
     positions: tuple[Path, ...] = ()
     """Records or games whose positions set the scales of int8 and are compared; by default the
     bundled sample."""
-    calibration: int = 1024
+    calibration: int = 4096
     """Positions that set the scales of int8."""
     compared: int = 1000
     """Positions on which the file is compared with the Keras model."""
@@ -347,6 +347,8 @@ def _quantize_onnx(path: Path, known: dict[str, Planes]) -> None:
             activation_type=QuantType.QUInt8,
             weight_type=QuantType.QInt8,
             calibrate_method=CalibrationMethod.MinMax,
+            # The mean of the batches' ranges: a single far value would make all steps coarse.
+            extra_options={"CalibMovingAverage": True},
             nodes_to_exclude=head_nodes(onnx.load(prepared)),
         )
     prepared.unlink()
