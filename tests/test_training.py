@@ -119,6 +119,21 @@ def test_a_net_learns_a_batch_by_heart(config, positions, heads):
     assert losses[-1] < 0.5 * losses[0]
 
 
+def test_xla_learns_the_same(config, positions):
+    found = []
+    for xla in (False, True):
+        keras.utils.set_random_seed(1)
+        settings = replace(config, heads=("policy", "value"), xla=xla, optimizer="sgd")
+        model = build_network(parse_network("b1c8"), 119, settings.heads)
+        average = WeightAverage(model, 0.9)
+        step = TrainStep(model, make_optimizer(settings, model), average, settings)
+        for number in range(3):
+            metrics = step(batch_of(positions[64 * number : 64 * number + 64]), 1e-2, number)
+        found.append([*average.values, *metrics.values()])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
+
+
 # --- the recipe -------------------------------------------------------------------------------
 
 

@@ -89,6 +89,8 @@ class TrainConfig:
     distribute: Literal["", "mirrored", "multiworker"] = ""
     """Train on all GPUs of this machine (mirrored), or on several machines, as the environment
     variable TF_CONFIG names them (multiworker)."""
+    xla: bool = False
+    """Compile the network's step with XLA; worth trying on a long run."""
     deterministic: bool = False
     """Same seed, same weights, bit for bit (slower)."""
     seed: int = 0
@@ -214,6 +216,8 @@ def kept_by_name(config: TrainConfig) -> dict[str, int]:
 
 def _check_choices(config: TrainConfig) -> None:
     kept_by_name(config)
+    if config.xla and config.distribute:
+        raise GinkgoError(f"--xla --distribute {config.distribute}: give one of them")
     heads = " ".join(config.heads)
     if not heads:
         raise GinkgoError("--heads: expected some of policy value")

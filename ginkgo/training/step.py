@@ -76,12 +76,14 @@ def row_of_each(offsets: tf.Tensor) -> tf.Tensor:
     return tf.repeat(tf.range(tf.size(lengths, tf.int64)), lengths)
 
 
+def played_moves(batch: dict[str, tf.Tensor]) -> tf.Tensor:
+    """(n, 2187) float32, one-hot."""
+    return tf.one_hot(tf.cast(batch["move"], tf.int32), LABELS)
+
+
 def policy_targets(batch: dict[str, tf.Tensor]) -> tf.Tensor:
     """(n, 2187) float32: the visits of each position where it has some, else the move played."""
-    played = tf.one_hot(tf.cast(batch["move"], tf.int32), LABELS)
-    if "policy_label" not in batch:
-        return played
-    offsets = batch["policy_offsets"]
+    played, offsets = played_moves(batch), batch["policy_offsets"]
     rows = row_of_each(offsets)
     places = tf.stack([rows, tf.cast(batch["policy_label"], tf.int64)], axis=1)
     shares = tf.cast(batch["policy_probability"], tf.float32)
@@ -132,6 +134,9 @@ class TrainStep:
         self._scale, self._ragged = score_scale, ragged
         self._model, self._optimizer, self._average = model, optimizer, average
         self._config, self._distribution = config, distribution or choose("")
+        self._update = self._on_planes
+        if config.xla:
+            self._update = tf.function(self._on_planes, jit_compile=True)
         self._statistics = [v.value for v in model.weights if not v.trainable]
         self.call = tf.function(partial(self._everywhere, self._on_batch), reduce_retracing=True)
         #: The same from planes (n, 9, 9, channels) on: what a benchmark compares the loop with.
@@ -174,7 +179,12 @@ class TrainStep:
         config = self._config
         if config.mirror and config.features == "dlshogi119":
             batch = mirror_half(batch)
-        return self._on_planes(planes_of(batch, config.features), batch)
+        planes = planes_of(batch, config.features)
+        # Only what has a fixed shape: XLA compiles anew for each number of ragged values.
+        fixed = {name: batch[name] for name in ("move", "result", "weight", "score")}
+        if "policy_label" in batch:
+            fixed["policy"] = policy_targets(batch)
+        return self._update(planes, fixed)
 
     def _on_planes(self, planes, batch):
         config, model = self._config, self._model
@@ -205,7 +215,7 @@ class TrainStep:
         metrics: dict[str, tf.Tensor] = {}
         loss = tf.constant(0.0)
         if "policy" in outputs:
-            target = policy_targets(batch)
+            target = batch["policy"] if "policy" in batch else played_moves(batch)
             if config.label_smoothing:
                 target = target * (1 - config.label_smoothing) + config.label_smoothing / LABELS
             crossed = tf.nn.softmax_cross_entropy_with_logits(target, outputs["policy"])
