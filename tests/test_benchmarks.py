@@ -13,7 +13,8 @@ from ginkgo.features.ginkgo148 import pack_positions, planes_on_host
 from ginkgo.pipeline.parse import ParseOptions
 from ginkgo.pipeline.parse_records import parse_records
 from ginkgo.records import Game
-from ginkgo.records.convert import ConvertConfig, game_records
+from ginkgo.records.convert import ConvertConfig
+from ginkgo.records.convert.render import game_records
 from ginkgo.records.files import open_binary
 from ginkgo.records.sources import game_from_line
 

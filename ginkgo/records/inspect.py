@@ -67,9 +67,9 @@ def _believed(file: str, line: int, game: Game | Refusal) -> Game | Refusal:
             replay(game)
         except IllegalMove as error:
             played = int(str(error).split(":")[0].removeprefix("ply ")) - 1
-            return Refusal(file, line, f"line {line}: {error}", "illegal move", played)
+            return Refusal(file, line, str(error), "illegal move", played)
         except GinkgoError as error:
-            return Refusal(file, line, f"line {line}: {error}", "bad start position")
+            return Refusal(file, line, str(error), "bad start position")
     return game
 
 
@@ -78,7 +78,7 @@ def as_json(file: str, index: int, game: Game | Refusal, moves: bool = False) ->
     if isinstance(game, Refusal):
         return {
             **{"file": file, "index": index, "format": None, "encoding": None, "start": None},
-            **{"plies": game.plies, "winner": None, "end": None, "refused": game.reason},
+            **{"plies": game.plies, "winner": None, "end": None, "refused": _refused(game)},
             "notes": [],
         }
     found: dict[str, Any] = {
@@ -102,6 +102,11 @@ def as_json(file: str, index: int, game: Game | Refusal, moves: bool = False) ->
     return found
 
 
+def _refused(refusal: Refusal) -> str:
+    """Line and reason. In packed formats the line is the number of the game or position."""
+    return f"line {refusal.line}: {refusal.reason}"
+
+
 _WINNERS = {"b": "black wins", "w": "white wins", "d": "draw", "-": "no result"}
 
 
@@ -109,7 +114,7 @@ def as_text(file: str, index: int, game: Game | Refusal) -> str:
     """The line that is printed of a game."""
     name = f"{file}#{index + 1}" if index else file
     if isinstance(game, Refusal):
-        return f"{name}: refused: {game.reason}"
+        return f"{name}: refused: {_refused(game)}"
     facts = [
         game.format + (f" ({game.encoding})" if game.encoding else ""),
         f"{game.total} plies",
@@ -125,7 +130,8 @@ def as_text(file: str, index: int, game: Game | Refusal) -> str:
 
 def draw(game: Game) -> str:
     """The final position as a diagram of letters, with the hands."""
-    from ginkgo.records.kifu.bod import diagram, position_after
+    from ginkgo.records.kifu.bod import diagram
+    from ginkgo.records.kifu.pieces import position_after
 
     return diagram(position_after(game))
 

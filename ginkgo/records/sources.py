@@ -94,9 +94,7 @@ def find_sources(
     return [Source(name, tuple(files)) for name, files in sorted(found.items())]
 
 
-def files_at(
-    paths: Sequence[str | Path], suffixes: Sequence[str] = GAME_SUFFIXES
-) -> list[Path]:
+def files_at(paths: Sequence[str | Path], suffixes: Sequence[str] = GAME_SUFFIXES) -> list[Path]:
     """The files at paths; `-` stands for standard input.
 
     Raises:

@@ -14,12 +14,19 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from ginkgo.errors import GinkgoError
 from ginkgo.records.files import open_binary, open_compressed
 
 ARCHIVES = (".zip", ".7z", ".tar", ".tar.gz", ".tgz", ".tar.zst")
+
+
+class Readable(Protocol):
+    """Whatever bytes can be read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most so many bytes, none at the end."""
 
 
 def is_archive(path: str | Path) -> bool:
@@ -113,7 +120,7 @@ def _seven_zip(path: str | Path) -> Iterator[tuple[str, IO[bytes]]]:
                     yield name, stream
 
 
-def read_all(stream: IO[bytes], limit: int) -> bytes | None:
+def read_all(stream: Readable, limit: int) -> bytes | None:
     """The rest of a stream; None: more than `limit` bytes."""
     buffer = io.BytesIO()
     while len(buffer.getbuffer()) <= limit:

@@ -1,11 +1,10 @@
 """Positions as diagrams.
 
-In: a game. Out: its final position as SFEN, and as the diagram that KIF uses.
+In: an SFEN. Out: the diagram that KIF uses.
 """
 
 from __future__ import annotations
 
-from ginkgo.records.game import Game
 from ginkgo.records.kifu.japanese import PIECES
 from ginkgo.records.kifu.pieces import WHITE, cells_from_sfen
 
@@ -17,24 +16,6 @@ FILES = "１２３４５６７８９"
 _HAND_LETTERS = {"R": "飛", "B": "角", "G": "金", "S": "銀", "N": "桂", "L": "香", "P": "歩"}
 
 
-def position_after(game: Game) -> str:
-    """The SFEN after the last move of a game whose moves are legal."""
-    pieces = game.start.split()[0]
-    if "k" not in pieces or "K" not in pieces:
-        import shogi
-
-        problem = shogi.Board(game.start)
-        for usi in game.moves:
-            problem.push_usi(usi)
-        return problem.sfen()
-    import cshogi
-
-    board = cshogi.Board(game.start)
-    for usi in game.moves:
-        board.push_usi(usi)
-    return board.sfen()
-
-
 def diagram(sfen: str) -> str:
     """A position as KIF draws it, with both hands and the side to move.
 
@@ -43,7 +24,11 @@ def diagram(sfen: str) -> str:
     """
     cells, white = cells_from_sfen(sfen)
     hands = sfen.split()[2]
-    lines = [f"後手の持駒：{_hand(hands, False)}", "  ９ ８ ７ ６ ５ ４ ３ ２ １", "+" + "-" * 27 + "+"]
+    lines = [
+        f"後手の持駒：{_hand(hands, False)}",
+        "  ９ ８ ７ ６ ５ ４ ３ ２ １",
+        "+" + "-" * 27 + "+",
+    ]
     for rank in range(1, 10):
         row = "".join(_square(cells[10 * file + rank]) for file in range(9, 0, -1))
         lines.append(f"|{row}|{NUMBERS[rank]}")

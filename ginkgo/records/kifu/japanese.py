@@ -26,9 +26,7 @@ _KANJI = {
 PIECES = {kanji: CSA_PIECES[name] for kanji, name in _KANJI.items()}
 PIECE_PATTERN = "成香|成桂|成銀|[歩香桂銀金角飛玉王と杏圭全馬龍竜]"
 #: A line with these among the moves is never passed over.
-MOVE_SIGNS = re.compile(
-    rf"(?:[1-9１-９][一二三四五六七八九1-9１-９]|同)[ 　]*(?:{PIECE_PATTERN})"
-)
+MOVE_SIGNS = re.compile(rf"(?:[1-9１-９][一二三四五六七八九1-9１-９]|同)[ 　]*(?:{PIECE_PATTERN})")
 
 DIGITS = {
     sign: number
@@ -130,7 +128,7 @@ class Header:
             return True
         if text[:1] == "+" and set(text) <= set("+-"):
             return True
-        if "９" in text and set(text) <= set("９８７６５４３２１ 　"):
+        if is_coordinates(text):
             return True
         if match := _TURN.fullmatch(text):
             self.turn = _SIDES[match[1]]
@@ -158,8 +156,9 @@ class Header:
 
     @property
     def problem(self) -> bool:
-        """Whether it says that this is a mate problem."""
-        return self.fields.get("手合割", "") in ("詰将棋", "詰め将棋")
+        """Whether it says that this is a mate problem: nobody wins there."""
+        word = self.fields.get("手合割", "") in ("詰将棋", "詰め将棋")
+        return word or any(key in self.fields for key in ("作品番号", "作品名", "発表誌"))
 
     def start(self, first_from: int = 0) -> str:
         """The start position.
@@ -207,7 +206,9 @@ class Header:
         return cells
 
     def _hand(self, side: str) -> dict[int, int]:
-        return {PIECES[kanji]: _count(count) for kanji, count in _HELD.findall(self.hands.get(side, ""))}
+        return {
+            PIECES[kanji]: _count(count) for kanji, count in _HELD.findall(self.hands.get(side, ""))
+        }
 
 
 def _count(text: str) -> int:
@@ -221,6 +222,11 @@ def _count(text: str) -> int:
     if not ten:
         return DIGITS.get(text[:1], 1)
     return 10 * DIGITS.get(tens, 1) + DIGITS.get(ones, 0)
+
+
+def is_coordinates(text: str) -> bool:
+    """Whether a line is the one above a diagram."""
+    return "９" in text and "１" in text and set(text) <= set("９８７６５４３２１ 　")
 
 
 def is_until(line: str) -> bool:
@@ -265,4 +271,3 @@ def _named_side(text: str, header: Header) -> str:
         names = {"b": header.name("b"), "w": header.name("w")}
         found = {side for side, name in names.items() if name and name in text}
     return found.pop() if len(found) == 1 else ""
-

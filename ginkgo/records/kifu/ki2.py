@@ -9,7 +9,6 @@ A move names destination and piece; where several pieces of a kind can go there,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import cshogi
 
@@ -45,6 +44,10 @@ _TOKEN = re.compile(
 _BRANCH = re.compile(r"[ \t　]*変化[：:][ \t　]*([0-9０-９]+)")
 _LETTERS = "?PLNSBRG"
 _MAJORS = (BISHOP, CSA_PIECES["HI"], CSA_PIECES["UM"], CSA_PIECES["RY"])
+
+
+class _Unclear(GinkgoError):
+    """A move that no piece, or several, could make."""
 
 
 class _Board:
@@ -143,7 +146,10 @@ def read_ki2(text: str, options: ReadOptions) -> Reading:
     reading.lines = [number for number, _ in tokens]
     for ply, (number, match) in enumerate(tokens, 1):
         last = ply == len(tokens)
-        usi = _play(board, match, lambda reason: Fault(number, f"ply {ply}: {reason}", ply - 1))
+        try:
+            usi = _play(board, match)
+        except _Unclear as error:
+            raise Fault(number, f"ply {ply}: {error}", ply - 1) from None
         if not usi.endswith("!"):
             continue
         if not last:
@@ -177,26 +183,26 @@ def _set_start(reading: Reading, header: Header, tokens: list[tuple[int, re.Matc
         reading.statements = [Statement(one.text, one.end, "-") for one in reading.statements]
 
 
-def _play(board: _Board, match: re.Match[str], fault: Callable[[str], Fault]) -> str:
+def _play(board: _Board, match: re.Match[str]) -> str:
     """Play what a token says.
 
     Returns:
         USI; with an exclamation mark: it is against the rules, and was not played.
 
     Raises:
-        what `fault` makes: no piece, or several, could be meant.
+        _Unclear: no piece, or several, could be meant.
     """
     mark, same, file, rank, kanji, words, promotion, drop = match.groups()
     if (mark in WHITE_MARKS) != board.white:
-        raise fault(f"{match[0]}: the other side is to move")
+        raise _Unclear(f"{match[0]}: the other side is to move")
     to = board.last_to if same else 10 * DIGITS[file] + DIGITS[rank]
     if not to:
-        raise fault("同 without a move before it")
+        raise _Unclear("同 without a move before it")
     piece = PIECES[kanji]
     plus = "+" if promotion == "成" else ""
     after = piece + 8 if plus else piece
     if plus and piece >= GOLD:
-        raise fault(f"{match[0]} is no move")
+        raise _Unclear(f"{match[0]} is no move")
     side = WHITE if board.white else 0
     squares = []
     if not drop:
@@ -207,7 +213,7 @@ def _play(board: _Board, match: re.Match[str], fault: Callable[[str], Fault]) ->
         if len(able) > 1:
             able = _which(able, to, words, piece, board.white)
         if len(able) != 1:
-            raise fault(f"{match[0]}: {len(able) or 'no'} pieces could be meant")
+            raise _Unclear(f"{match[0]}: {len(able) or 'no'} pieces could be meant")
         usi = f"{SQUARE_NAMES[able[0]]}{target}{plus}"
     elif piece <= GOLD and not plus and board.legal(f"{_LETTERS[piece]}*{target}"):
         usi = f"{_LETTERS[piece]}*{target}"
@@ -216,7 +222,7 @@ def _play(board: _Board, match: re.Match[str], fault: Callable[[str], Fault]) ->
     elif piece <= GOLD and not plus and (drop or not squares):
         return f"{_LETTERS[piece]}*{target}!"
     else:
-        raise fault(f"illegal move {match[0]}")
+        raise _Unclear(f"illegal move {match[0]}")
     board.push(usi, to, after)
     return usi
 
@@ -280,7 +286,7 @@ def _read_branches(reading: Reading, lines: list[str], begin: int, main: _Board)
         elif board is not None and stripped[:1] in tuple(_MARKS):
             try:
                 for token in _tokens(number, stripped, 0):
-                    usi = _play(board, token, lambda reason: Fault(number, reason))
+                    usi = _play(board, token)
                     if usi.endswith("!"):
                         raise Fault(number, f"illegal move {token[0]}")
             except GinkgoError as error:

@@ -22,6 +22,7 @@ from ginkgo.records.kifu.japanese import (
     PIECE_PATTERN,
     PIECES,
     Header,
+    is_coordinates,
     is_until,
     until,
 )
@@ -67,7 +68,6 @@ def read_kif(text: str, options: ReadOptions) -> Reading:
     times = reading.times
     first_label = last_to = 0
     until_plies = -1
-    until_line = 0
     ended = False
     hint: Statement | None = None
     match_move = _MOVE.match
@@ -128,9 +128,9 @@ def read_kif(text: str, options: ReadOptions) -> Reading:
         elif is_until(line):
             if found_until := until(line, header):
                 reading.statements.append(found_until[0])
-                until_plies, until_line = found_until[1], number
+                until_plies = found_until[1]
             ended = True
-        elif end := _NUMBERED.match(line):
+        elif (end := _NUMBERED.match(line)) and not is_coordinates(stripped):
             word = end[2].rstrip("+")
             if word in END_WORDS or not _looks_like_move(word):
                 if not ended and moves and int(end[1]) != first_label + len(moves):
@@ -159,7 +159,7 @@ def read_kif(text: str, options: ReadOptions) -> Reading:
         reading.moves = usi_moves(cells, white, moves)
     except Misfit as error:
         raise Fault(places[error.ply - 1], str(error), error.ply - 1) from None
-    _check_until(reading, until_plies, until_line, first_label)
+    _check_until(reading, until_plies, first_label)
     if hint is not None:
         _apply_hint(reading, hint)
     if rest_from < len(lines):
@@ -172,9 +172,7 @@ def _set_start(reading: Reading, header: Header, moves: list[Move]) -> None:
     reading.start = header.start(moves[0][0] if moves else 0)
     sides_of(reading.start)
     if header.problem:
-        reading.statements = [
-            Statement(one.text, one.end, "-") for one in reading.statements
-        ]
+        reading.statements = [Statement(one.text, one.end, "-") for one in reading.statements]
 
 
 def _seconds(tail: str) -> float | None:
@@ -196,7 +194,7 @@ def _end(text: str, word: str, reading: Reading, number: int) -> Statement:
     return Statement(text.split("(")[0].strip(" 　"), end, rule)
 
 
-def _check_until(reading: Reading, plies: int, line: int, first_label: int) -> None:
+def _check_until(reading: Reading, plies: int, first_label: int) -> None:
     """まで counts the moves, and some count the resignation too."""
     listed = len(reading.moves) + max(0, first_label - 1)
     if plies > 0 and plies not in (listed, listed + 1, len(reading.moves)):

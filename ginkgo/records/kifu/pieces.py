@@ -12,14 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ginkgo.errors import GinkgoError
+from ginkgo.records.game import Game
 
 PAWN, LANCE, KNIGHT, SILVER, BISHOP, ROOK, GOLD, KING = range(1, 9)
 WHITE = 16
 
 #: Piece by its CSA name.
 CSA_PIECES = {
-    name: number
-    for number, name in enumerate("FU KY KE GI KA HI KI OU TO NY NK NG UM RY".split(), 1)
+    **{"FU": 1, "KY": 2, "KE": 3, "GI": 4, "KA": 5, "HI": 6, "KI": 7, "OU": 8},
+    **{"TO": 9, "NY": 10, "NK": 11, "NG": 12, "UM": 13, "RY": 14},
 }
 CSA_NAMES = {number: name for name, number in CSA_PIECES.items()}
 
@@ -102,7 +103,7 @@ def usi_moves(cells: list[int], white: bool, moves: Iterable[Move]) -> list[str]
     Raises:
         Misfit: the named piece is not on the origin, or the move is none.
     """
-    found = []
+    found: list[str] = []
     side = WHITE if white else 0
     names, letters = SQUARE_NAMES, _LETTERS
     for origin, to, after in moves:
@@ -128,3 +129,21 @@ def usi_moves(cells: list[int], white: bool, moves: Iterable[Move]) -> list[str]
         cells[to] = piece
         side ^= WHITE
     return found
+
+
+def position_after(game: Game) -> str:
+    """The SFEN after the last move of a game whose moves are legal."""
+    pieces = game.start.split()[0]
+    if "k" not in pieces or "K" not in pieces:
+        import shogi
+
+        problem = shogi.Board(game.start)
+        for usi in game.moves:
+            problem.push_usi(usi)
+        return problem.sfen()
+    import cshogi
+
+    board = cshogi.Board(game.start)
+    for usi in game.moves:
+        board.push_usi(usi)
+    return board.sfen()

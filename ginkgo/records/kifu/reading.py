@@ -14,7 +14,7 @@ import cshogi
 
 from ginkgo.errors import GinkgoError
 from ginkgo.records.game import STARTPOS, Game, Variation
-from ginkgo.records.kifu.pieces import cells_from_sfen
+from ginkgo.records.kifu.pieces import cells_from_sfen, position_after
 from ginkgo.records.kifu.result import Statement, settle
 from ginkgo.records.replay import set_up, walk
 from ginkgo.records.sfen import check_sfen
@@ -116,6 +116,8 @@ def finish(reading: Reading, options: ReadOptions) -> Game:
     if played < len(reading.moves):
         foul = _foul(reading, played, board)
     game.moves = reading.moves[:played]
+    if not reading.moves:
+        reading.notes.append("no moves: not a game")
     settle(game, reading.statements, board, foul)
     if any(time is not None for time in reading.times):
         game.times = _padded(reading.times, played)
@@ -188,7 +190,12 @@ def _branches(reading: Reading, game: Game, problem: bool) -> list[Variation]:
         base, moves = branch.path[: branch.ply - 1], branch.path[branch.ply - 1 :]
         try:
             if problem:
-                raise GinkgoError("a problem with one king")
+                played = _walk_problem(game.start, branch.path)
+                if played < len(branch.path):
+                    raise GinkgoError(f"ply {played + 1}: illegal move {branch.path[played]}")
+                start = position_after(Game(start=game.start, moves=base))
+                found.append(Variation(branch.ply, start, tuple(moves)))
+                continue
             board = cshogi.Board()
             set_up(board, game.start)
             if walk(board, base) < len(base):

@@ -87,11 +87,16 @@ def settle(
         heard = _judge_repetition(game, heard, mover, other, notes)
     if heard:
         named = next((end for _, end, _ in heard if end != "unknown"), "unknown")
-        decided = [(text, winner) for text, end, winner in heard if end != "unknown" or winner != "-"]
+        decided = [
+            (text, winner) for text, end, winner in heard if end != "unknown" or winner != "-"
+        ]
         game.end = named
         winners = {winner for _, winner in decided if winner != "-" or named != "perpetual"}
         if len(winners) == 1:
             game.winner = winners.pop()
+            if named == "unknown" and game.winner == other and game.format in ("kif", "ki2"):
+                # まで…の勝ち is how these formats write a resignation; other ends are named.
+                game.end = "toryo"
         elif len(winners) > 1:
             first = decided[0]
             second = next(item for item in decided if item[1] != first[1])
@@ -101,9 +106,8 @@ def settle(
             )
     if game.end == "kachi" and board is not None:
         _check_declaration(statements, board, notes)
-    if board is None and game.winner != "-":
-        game.winner = "-"
-        notes.append("a problem with one king: no result")
+    if board is None:
+        notes.append("a problem with one king: not for training")
     game.notes = notes
 
 

@@ -17,7 +17,7 @@ from ginkgo.errors import GinkgoError
 from ginkgo.records.files import BOM, DAMAGED, open_binary, plain_stem
 from ginkgo.records.game import Game, Refusal
 from ginkgo.records.gameline import parse_game_line
-from ginkgo.records.kifu.archive import archive_stem, is_archive, members, read_all
+from ginkgo.records.kifu.archive import Readable, archive_stem, is_archive, members, read_all
 from ginkgo.records.kifu.csa import read_csa
 from ginkgo.records.kifu.detect import HEAD, PACKED_FORMATS, detect
 from ginkgo.records.kifu.encoding import decode_japanese
@@ -58,10 +58,10 @@ def raw_games(path: str | Path) -> Iterator[RawGame | Refusal]:
             for name, stream in members(path):
                 inside = f"{file}{INSIDE}{name}"
                 stem = f"{archive_stem(path)}/{plain_stem(name)}"
-                yield from _cut(inside, stream, name, stem, member=True)
+                yield from cut(inside, stream, name, stem, member=True)
         else:
             with open_binary(path) as stream:
-                yield from _cut(file, stream, file, "stdin" if file == "-" else plain_stem(path))
+                yield from cut(file, stream, file, "stdin" if file == "-" else plain_stem(path))
     except (*DAMAGED, OSError, GinkgoError) as error:
         yield broken(file, 1, error)
 
@@ -74,9 +74,16 @@ def broken(path: str | Path, line: int, error: Exception) -> Refusal:
     return Refusal(str(path), line, f"damaged or cut short: {error}", "damaged file")
 
 
-def _cut(
+def cut(
     file: str, stream: IO[bytes], name: str, stem: str, member: bool = False
 ) -> Iterator[RawGame | Refusal]:
+    """The games of one file.
+
+    Args:
+        file: what refusals call it. name: with the suffix that hints at the format.
+        stem: identifier of the game.
+        member: it is part of an archive, where other files may lie too.
+    """
     head = _read_up_to(stream, HEAD)
     whole = len(head) < HEAD
     kind = detect(head, name, whole)
@@ -140,7 +147,7 @@ class _Joined(io.RawIOBase):
         return self._rest.read(size)
 
 
-def _lines(file: str, stream: IO[bytes]) -> Iterator[RawGame | Refusal]:
+def _lines(file: str, stream: _Joined) -> Iterator[RawGame | Refusal]:
     for line, data in lines_of(file, stream):
         if isinstance(data, Refusal):
             yield data
@@ -153,14 +160,16 @@ def is_comment(line: bytes) -> bool:
     return line.removeprefix(BOM).lstrip().startswith((b"#", b"//"))
 
 
-def lines_of(file: str, stream: IO[bytes]) -> Iterator[tuple[int, bytes | Refusal]]:
+def lines_of(file: str, stream: IO[bytes] | _Joined) -> Iterator[tuple[int, bytes | Refusal]]:
     """The lines of a text that are not blank, numbered from 1, without their ends.
 
     Never holds more than a line and a buffer. A text that is cut short ends with a refusal; the
     line that was cut is left out.
     """
     line = 0
-    buffered = io.BufferedReader(stream, 1 << 20) if isinstance(stream, _Joined) else stream
+    buffered: Any = stream
+    if isinstance(stream, _Joined):
+        buffered = io.BufferedReader(stream, 1 << 20)
     try:
         while data := buffered.readline(LONGEST_LINE):
             line += 1
@@ -174,9 +183,7 @@ def lines_of(file: str, stream: IO[bytes]) -> Iterator[tuple[int, bytes | Refusa
         yield line + 1, broken(file, line + 1, error)
 
 
-def _csa_games(
-    file: str, stream: IO[bytes], stem: str, whole: bool
-) -> Iterator[RawGame | Refusal]:
+def _csa_games(file: str, stream: Readable, stem: str, whole: bool) -> Iterator[RawGame | Refusal]:
     """The sections of a file between lines of `/`."""
     number = 0
     before: RawGame | None = None
@@ -193,12 +200,12 @@ def _csa_games(
         before = RawGame(file, line, "csa", section, f"{stem}-{number}")
     if before is not None:
         # A file of one game gives it its name.
-        yield RawGame(*(file, before.line, "csa", before.data), stem if number == 1 else before.name)
+        yield RawGame(
+            *(file, before.line, "csa", before.data), stem if number == 1 else before.name
+        )
 
 
-def _sections(
-    file: str, stream: IO[bytes], whole: bool
-) -> Iterator[tuple[int, bytes | Refusal]]:
+def _sections(file: str, stream: Readable, whole: bool) -> Iterator[tuple[int, bytes | Refusal]]:
     buffer, line, first = b"", 1, True
     while True:
         try:
@@ -231,9 +238,7 @@ def _sections(
 
 
 def _holds_something(section: bytes) -> bool:
-    return any(
-        line.strip() and not line.lstrip().startswith(b"'") for line in section.splitlines()
-    )
+    return any(line.strip() and not line.lstrip().startswith(b"'") for line in section.splitlines())
 
 
 # --- reading one ------------------------------------------------------------------------------
@@ -263,8 +268,7 @@ def _read_text(raw: RawGame, options: ReadOptions) -> Game | Refusal:
         game = finish(_READERS[raw.format](text, options), options)
     except Fault as error:
         line = raw.line + error.line
-        reason = f"line {line}: {error}"
-        return Refusal(raw.file, line, reason, "unusable game", error.plies)
+        return Refusal(raw.file, line, str(error), "unusable game", error.plies)
     except GinkgoError as error:
         return Refusal(raw.file, raw.line, str(error), "unreadable game")
     game.game = raw.name
