@@ -299,7 +299,7 @@ def test_read_games_of_a_file_cut_short(tmp_path, suffix):
 
 def test_read_games_of_kifu(tmp_path):
     path = tmp_path / "one.csa.gz"
-    path.write_bytes(gzip.compress((HEADER + MOVES + "%TORYO\n").encode()))
+    path.write_bytes(gzip.compress(b"V2.2\nPI\n+\n+7776FU\n-3334FU\n%TORYO\n"))
     [(line, game)] = read_games(path)
     assert isinstance(game, Game)
     assert (line, game.game) == (1, "one")

@@ -74,11 +74,13 @@ class Game:
     """Branches, where they were asked for."""
     notes: Sequence[str] = ()
     """What was odd about the file although it could be read."""
-    format: str = ""
+    home: int | None = None
+    """Of a position whose game is not known: the hash that decides its split."""
+    format: str = field(default="", compare=False)
     """What the game was read from: `csa`, `kif`, …"""
-    encoding: str = ""
+    encoding: str = field(default="", compare=False)
     """Of the text that it was read from."""
-    sfens: Sequence[str] | None = None
+    sfens: Sequence[str] | None = field(default=None, compare=False)
     """The SFEN before each move, where reading the game gave them anyway: see `replay`."""
 
     @property
@@ -94,7 +96,7 @@ class Game:
     @property
     def bucket(self) -> int:
         """The number in [0, 10000) that decides the split."""
-        return self.hash % BUCKETS
+        return (self.hash if self.home is None else self.home) % BUCKETS
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,9 @@ PACKED_SUFFIXES = (".hcpe", ".hcpe3", ".psv")
 GAME_SUFFIXES = LINE_SUFFIXES + KIFU_SUFFIXES + PACKED_SUFFIXES + ARCHIVES
 RECORD_SUFFIXES = (".sfenx",)
 
+#: A larger kifu may hold any number of games: it is cut into them before they are read.
+_SMALL_FILE = 1 << 18
+
 _SHARD_NUMBER = re.compile(r"-[0-9]{5}$")
 
 
@@ -123,6 +126,16 @@ def _is_game_file(path: Path) -> bool:
 def is_line_file(path: str | Path) -> bool:
     """Whether a file's name says that it has a game a line."""
     return plain_suffix(path) in LINE_SUFFIXES and not is_archive(path)
+
+
+def is_small_kifu(path: str | Path) -> bool:
+    """Whether a file is taken whole: a kifu of one game, or a few."""
+    if str(path) == STDIN or is_archive(path) or plain_suffix(path) not in KIFU_SUFFIXES:
+        return False
+    try:
+        return Path(path).stat().st_size <= _SMALL_FILE
+    except OSError:
+        return True  # Whoever reads it says what is wrong.
 
 
 def read_games(path: str | Path) -> Iterator[tuple[int, Game | Refusal]]:

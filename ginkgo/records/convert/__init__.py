@@ -12,9 +12,9 @@ or, with `--to`, the same games in another format, not split.
 Each game is read and replayed once, in `passes.spool_chunk`, and what is to be written of it is
 laid into a temporary folder; when the hashes of all games are known, and with them the split of
 each source, `passes.write_chunk` puts the pieces where they belong. So input of any size, standard
-input too, streams through. The parent hands games out in chunks of 512, so that one large file keeps all
-processes busy; a chunk becomes one shard per split, which makes the output the same whatever the
-number of processes.
+input too, streams through. The parent hands games out in chunks of 512, so that one large file
+keeps all processes busy; a chunk becomes one shard per split, which makes the output the same
+whatever the number of processes.
 
 `config` has the options, `chunks` cuts the input, `render` makes text of a game, `pool` runs the
 processes, `run` is the conversion, `report` what is told of it.

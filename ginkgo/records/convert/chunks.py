@@ -7,22 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-from ginkgo.records.files import STDIN, is_compressed, plain_suffix
 from ginkgo.records.game import Game, Refusal
-from ginkgo.records.kifu.archive import is_archive
 from ginkgo.records.kifu.detect import PACKED_FORMATS
 from ginkgo.records.kifu.reading import ReadOptions
 from ginkgo.records.kifu.stream import RawGame, raw_games, read_raw
-from ginkgo.records.sources import KIFU_SUFFIXES, Source, is_line_file, read_lines
+from ginkgo.records.sources import Source, is_line_file, is_small_kifu, read_lines
 
 #: Games (of single-game kifu: files) that become one shard.
 CHUNK_GAMES = 512
 #: A block of packed positions counts as so many games.
 _PACKED_WEIGHT = 32
-#: A kifu larger than this is taken apart by the parent: it may hold any number of games.
-_SMALL_FILE = 1 << 18
 
 
 @dataclass
@@ -58,19 +53,10 @@ def _items(source: Source) -> Iterator[RawGame | str | Refusal]:
                     yield data
                 else:
                     yield RawGame(str(file), line, "usi", data)
-        elif _read_whole(file):
+        elif is_small_kifu(file):
             yield str(file)
         else:
             yield from raw_games(file)
-
-
-def _read_whole(file: Path) -> bool:
-    if str(file) == STDIN or is_archive(file) or plain_suffix(file) not in KIFU_SUFFIXES:
-        return False
-    try:
-        return not is_compressed(file) and file.stat().st_size <= _SMALL_FILE
-    except OSError:
-        return True  # Whoever reads it says what is wrong.
 
 
 def read_chunk(chunk: Chunk, options: ReadOptions) -> Iterator[tuple[str, int, Game | Refusal]]:

@@ -108,8 +108,9 @@ def spool_chunk(chunk: Chunk, config: ConvertConfig) -> Spooled:
         if isinstance(game, Refusal):
             found.refused.append(game)
             continue
-        home = game.hash
-        hashes.append(home)
+        home = game.hash if game.home is None else game.home
+        if game.home is None or not hashes or hashes[-1] != home:
+            hashes.append(home)
         for one in (game, *(_branches(game) if config.variations else ())):
             rendered = render(one, config, file, line)
             if isinstance(rendered, Refusal):
@@ -118,6 +119,9 @@ def spool_chunk(chunk: Chunk, config: ConvertConfig) -> Spooled:
                 found.left_out += 1
             else:
                 own = home if one is game else one.hash
+                if game.home is not None:
+                    # Positions of games that are not known: none stands for another.
+                    own = (home + len(entries)) % (1 << 64)
                 size = len(rendered.data)
                 entries.append((home, own, size, rendered.positions, max(0, line)))
                 found.files.append(file)

@@ -6,9 +6,9 @@ In: the first bytes of a file, and its name. Out: one of `FORMATS`, or nothing.
 from __future__ import annotations
 
 import re
-from pathlib import PurePath
 
 from ginkgo.errors import GinkgoError
+from ginkgo.records.files import plain_suffix
 from ginkgo.records.kifu.encoding import decode_japanese
 
 #: Text formats, then packed ones.
@@ -50,7 +50,7 @@ def detect(head: bytes, name: str = "", whole: bool = True) -> str:
     >>> detect("手数----指手---\\n   1 ７六歩(77)\\n".encode("cp932"), "a.csa")
     'kif'
     """
-    hint = _BY_SUFFIX.get(PurePath(name.lower()).suffix, "")
+    hint = _BY_SUFFIX.get(plain_suffix(name), "")
     if b"\0" in head.removeprefix(b"\xff\xfe") and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return _detect_packed(head, hint, whole)
     try:

@@ -9,6 +9,7 @@ they are decoded here, many at once, and only what decoded well goes to cshogi.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 
 import cshogi
@@ -114,6 +115,15 @@ def _other_moves(block: RawGame) -> str:
     return ""
 
 
+def block_hash(data: bytes) -> int:
+    """What decides the split of a block of positions whose games are not known.
+
+    They are split by the block, for those of a game mostly lie together.
+    """
+    digest = hashlib.blake2b(b"ginkgo1" + data, digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
 def moves_of(records: NDArray, kind: str) -> NDArray[np.int32]:
     """The moves as cshogi has them in sixteen bits."""
     moves = records["move"].astype(np.int32)
@@ -187,6 +197,7 @@ def read_block(raw: RawGame, options: ReadOptions) -> Iterator[tuple[int, Game |
     moves, board = moves_of(records, raw.format).tolist(), cshogi.Board()
     put = board.set_hcp if raw.format == "hcpe" else board.set_psfen
     positions = np.ascontiguousarray(records["position"])
+    home = block_hash(raw.data)
     for index in range(len(records)):
         number = raw.line + index
         if not sound[index]:
@@ -207,6 +218,7 @@ def read_block(raw: RawGame, options: ReadOptions) -> Iterator[tuple[int, Game |
                 game=f"{raw.name}-{number}",
                 scores=[int(records["score"][index])],
                 format=raw.format,
+                home=home,
                 sfens=[start] if options.sfens else None,
             ),
         )

@@ -88,6 +88,7 @@ def cut(
     whole = len(head) < HEAD
     kind = detect(head, name, whole)
     if not kind:
+        stream.read(1)  # raises where it is damage that left nothing to know it by
         if not member:
             yield Refusal(file, 1, "no kifu format that is known", "unknown format")
         return
