@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from rsshogi.initial_positions import HANDICAP_TO_SFEN
 
-from ginkgo.records.game import STARTPOS
+from ginkgo.records.game import ENDINGS, STARTPOS
 from ginkgo.records.kifu.pieces import CSA_PIECES, WHITE, empty_cells, sfen_from_cells
 from ginkgo.records.kifu.reading import Fault
 from ginkgo.records.kifu.result import Statement
@@ -43,6 +43,7 @@ _HELD = re.compile(r"([歩香桂銀金角飛])([一二三四五六七八九十�
 _FULL_DIGITS = str.maketrans("０１２３４５６７８９", "0123456789")
 _TURN = re.compile(r"(先手|後手|上手|下手)番")
 _PLY_LINE = re.compile(r"手数[＝=]\s*([0-9０-９]+)(.*)")
+_HINT = re.compile(r"#ginkgo end=([a-z_]+) winner=([bwd-])\s*$")
 _UNTIL = re.compile(r"まで[ 　]*([0-9０-９]*)[ 　]*手?(?:詰|[でにて])?[ 　、]*(.*)")
 
 #: Names of handicaps that the library's table lacks. Black is the side without the handicap; the
@@ -271,3 +272,16 @@ def _named_side(text: str, header: Header) -> str:
         names = {"b": header.name("b"), "w": header.name("w")}
         found = {side for side, name in names.items() if name and name in text}
     return found.pop() if len(found) == 1 else ""
+
+
+def read_hint(line: str) -> Statement | None:
+    """What ginkgo's own writer adds where KIF and KI2 have no word for an ending."""
+    match = _HINT.match(line)
+    if not match or match[1] not in ENDINGS:
+        return None
+    return Statement(line, match[1], match[2])
+
+
+def hinted(statements: list[Statement], hint: Statement) -> list[Statement]:
+    """The statements, told more exactly."""
+    return [Statement(one.text, hint.end, hint.rule) for one in statements] or [hint]

@@ -21,7 +21,9 @@ from ginkgo.records.kifu.japanese import (
     PIECES,
     WHITE_MARKS,
     Header,
+    hinted,
     is_until,
+    read_hint,
     until,
 )
 from ginkgo.records.kifu.pieces import (
@@ -114,9 +116,11 @@ def read_ki2(text: str, options: ReadOptions) -> Reading:
     header, lines = Header(), text.split("\n")
     tokens: list[tuple[int, re.Match[str]]] = []
     until_plies, ended, rest_from = 0, False, len(lines)
+    hint: Statement | None = None
     for number, line in enumerate(lines):
         stripped = line.strip(" \t　")
         if not stripped or stripped[0] in "#&＆":
+            hint = read_hint(stripped) or hint
             continue
         if stripped[0] in "*＊":
             if options.comments:
@@ -161,6 +165,8 @@ def read_ki2(text: str, options: ReadOptions) -> Reading:
         text = reading.statements[-1].text
         reading.notes.append(f"contradictory: {text!r} after {listed} moves: no result taken")
         reading.statements.append(Statement(f"{listed} moves listed", "chudan", "-"))
+    if hint is not None:
+        reading.statements = hinted(reading.statements, hint)
     if rest_from < len(lines):
         _read_branches(reading, lines, rest_from, board)
     return reading

@@ -22,8 +22,10 @@ from ginkgo.records.kifu.japanese import (
     PIECE_PATTERN,
     PIECES,
     Header,
+    hinted,
     is_coordinates,
     is_until,
+    read_hint,
     until,
 )
 from ginkgo.records.kifu.pieces import GOLD, Misfit, Move, cells_from_sfen, usi_moves
@@ -39,7 +41,6 @@ _MOVE = re.compile(
 _NUMBERED = re.compile(r"[ \t　]*([0-9０-９]+)[ \t　.:：]+([^ \t　(（]+)(.*)")
 _TIME = re.compile(r"[(（][ 　]*(?:([0-9]+):)?([0-9]+):([0-9]+(?:\.[0-9]+)?)[ 　]*[/／)）]")
 _BRANCH = re.compile(r"[ \t　]*変化[：:][ \t　]*([0-9０-９]+)")
-_HINT = re.compile(r"#ginkgo end=([a-z_]+)(?: winner=([bwd-]))?")
 _TAIL = re.compile(r"[ \t　]*\+?[ \t　]*")
 
 
@@ -118,8 +119,7 @@ def read_kif(text: str, options: ReadOptions) -> Reading:
             if options.comments:
                 reading.comments.setdefault(len(moves), []).append(stripped[1:])
         elif sign == "#":
-            if found := _HINT.match(stripped):
-                hint = Statement(stripped, found[1], found[2] or "-")
+            hint = read_hint(stripped) or hint
         elif sign in "&＆":
             continue
         elif _BRANCH.match(line) or (sign == "変" and stripped.startswith("変化")):
@@ -161,7 +161,7 @@ def read_kif(text: str, options: ReadOptions) -> Reading:
         raise Fault(places[error.ply - 1], str(error), error.ply - 1) from None
     _check_until(reading, until_plies, first_label)
     if hint is not None:
-        _apply_hint(reading, hint)
+        reading.statements = hinted(reading.statements, hint)
     if rest_from < len(lines):
         _read_branches(reading, lines, rest_from, moves, first_label)
     return reading
@@ -201,13 +201,6 @@ def _check_until(reading: Reading, plies: int, first_label: int) -> None:
         text = reading.statements[-1].text
         reading.notes.append(f"contradictory: {text!r} after {listed} moves: no result taken")
         reading.statements.append(Statement(f"{listed} moves listed", "chudan", "-"))
-
-
-def _apply_hint(reading: Reading, hint: Statement) -> None:
-    """What ginkgo's own writer adds where KIF has no word for an ending."""
-    reading.statements = [
-        Statement(one.text, hint.end, hint.rule) for one in reading.statements
-    ] or [hint]
 
 
 def _read_branches(

@@ -147,3 +147,16 @@ def position_after(game: Game) -> str:
     for usi in game.moves:
         board.push_usi(usi)
     return board.sfen()
+
+
+def move16(usi: str) -> int:
+    """A USI move as cshogi packs it: to-square, origin (81 and more: a drop) << 7, promotion << 14.
+
+    >>> move16("7g7f")
+    7739
+    """
+    to = 9 * (int(usi[2]) - 1) + "abcdefghi".index(usi[3])
+    if usi[1] == "*":
+        return to | (81 + "PLNSBRG".index(usi[0])) << 7
+    origin = 9 * (int(usi[0]) - 1) + "abcdefghi".index(usi[1])
+    return to | origin << 7 | (0x4000 if usi[-1] == "+" else 0)
