@@ -10,6 +10,7 @@ more ways than the format knows.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from ginkgo.records.game import STARTPOS
 from ginkgo.records.kifu.pieces import (
@@ -106,6 +107,10 @@ def read_csa(text: str, options: ReadOptions) -> Reading:
                 signs.append(kind)
                 continue
         elif kind == "T":
+            ply = len(moves)
+            if line[1:].isdecimal() and len(times) == ply - 1:
+                times.append(float(line[1:]))
+                continue
             if (match := _TIME.fullmatch(line)) and moves:
                 _set_time(times, len(moves), float(match[1]))
                 continue
@@ -244,15 +249,24 @@ def _check_turns(reading: Reading, signs: list[str], lines: list[int]) -> None:
 
 def _set_position(reading: Reading, setup: list[tuple[int, str]], turn: str) -> None:
     """The start position from PI, P1 … P9, P+ and P- lines."""
-    if not setup:
+    if setup:
+        try:
+            reading.start = _start(tuple(line for _, line in setup), turn == "-")
+        except Fault as error:
+            raise Fault(setup[error.line][0], str(error)) from None
+    else:
         if turn == "-":
             reading.start = STARTPOS.replace(" b ", " w ")
         reading.notes.append("no position: the even start is assumed")
-        return
+
+
+@lru_cache(64)
+def _start(setup: tuple[str, ...], white: bool) -> str:
+    """The SFEN that position lines describe; faults name the number of the line among them."""
     cells = empty_cells()
     hands: tuple[dict[int, int], dict[int, int]] = ({}, {})
     rest = 0
-    for number, line in setup:
+    for number, line in enumerate(setup):
         body = line[2:]
         if line.startswith("PI"):
             cells, _ = cells_from_sfen(STARTPOS)
@@ -269,7 +283,7 @@ def _set_position(reading: Reading, setup: list[tuple[int, str]], turn: str) -> 
             raise Fault(number, f"cannot read position line {line!r}")
     if rest:
         _all_the_rest(cells, hands, rest - 1)
-    reading.start = sfen_from_cells(cells, turn == "-", hands)
+    return sfen_from_cells(cells, white, hands)
 
 
 def _take_away(cells: list[int], body: str, number: int) -> None:

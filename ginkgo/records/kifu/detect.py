@@ -24,19 +24,19 @@ _BY_SUFFIX = {
     ".usi": "usi", ".sfen": "usi", ".hcpe": "hcpe", ".hcpe3": "hcpe3", ".psv": "psv",
 }  # fmt: skip
 
+_RANKS = "一二三四五六七八九1-9１-９"
 _SIGNS = (
     ("usi", re.compile(r"(?:position[ \t]+)?(?:startpos\b|sfen[ \t])")),
     ("usi", re.compile(r"(?:[1-9+PLNSGBRKplnsgbrk]+/){8}[1-9+PLNSGBRKplnsgbrk]+[ _][bw]\b")),
     ("csa", re.compile(r"V[123]|N[+-]|PI|P[1-9+-]|[+-][0-9]{4}[A-Z]{2}|%[A-Z+-]|[+-]$")),
     ("ki2", re.compile("[▲△☗☖▽▼][ 　]*[1-9１-９同]")),
-    (
-        "kif",
-        re.compile("手数[-－]|[ 　]*[0-9０-９]+[ 　]+[▲△]?[ 　]*(?:同|[1-9１-９][一-九1-9１-９])"),
-    ),
+    ("kif", re.compile(rf"[ 　]*[0-9０-９]+[ 　]+[▲△]?[ 　]*(?:同|[1-9１-９][{_RANKS}])")),
     ("kif", re.compile("[ 　]*[0-9０-９]+[ 　]+(?:投了|中断)")),
     ("csa", re.compile(r"'|\$[A-Z_]+:")),
 )
-_JAPANESE_HEADER = re.compile(r"(?:手合割|先手|後手|上手|下手|開始日時|棋戦|表題)[ 　]*[：:]|\|")
+_JAPANESE_HEADER = re.compile(
+    r"手数[-－]|(?:手合割|先手|後手|上手|下手|開始日時|棋戦|表題)[ 　]*[：:]|\|"
+)
 
 
 def detect(head: bytes, name: str = "", whole: bool = True) -> str:

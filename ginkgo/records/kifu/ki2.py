@@ -162,8 +162,7 @@ def read_ki2(text: str, options: ReadOptions) -> Reading:
     reading.moves = reading.moves or board.moves
     listed = len(tokens)
     if until_plies and until_plies not in (listed, listed + 1):
-        text = reading.statements[-1].text
-        reading.notes.append(f"contradictory: {text!r} after {listed} moves: no result taken")
+        # That contradicts whatever is stated.
         reading.statements.append(Statement(f"{listed} moves listed", "chudan", "-"))
     if hint is not None:
         reading.statements = hinted(reading.statements, hint)

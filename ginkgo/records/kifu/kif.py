@@ -16,11 +16,13 @@ import re
 from dataclasses import dataclass, field
 
 from ginkgo.records.kifu.japanese import (
+    BLACK_MARKS,
     DIGITS,
     END_WORDS,
     MOVE_SIGNS,
     PIECE_PATTERN,
     PIECES,
+    WHITE_MARKS,
     Header,
     hinted,
     is_coordinates,
@@ -146,7 +148,7 @@ def read_kif(text: str, options: ReadOptions) -> Reading:
                 raise Fault(
                     number, f"ply {int(end[1])}: cannot read {line.strip()[:40]!r}", len(moves)
                 )
-        elif MOVE_SIGNS.search(stripped) and moves:
+        elif MOVE_SIGNS.search(stripped) and (moves or sign in BLACK_MARKS + WHITE_MARKS):
             raise Fault(number, f"cannot read {stripped[:40]!r}", len(moves))
         elif header.take(number, stripped):
             continue
@@ -198,8 +200,7 @@ def _check_until(reading: Reading, plies: int, first_label: int) -> None:
     """まで counts the moves, and some count the resignation too."""
     listed = len(reading.moves) + max(0, first_label - 1)
     if plies > 0 and plies not in (listed, listed + 1, len(reading.moves)):
-        text = reading.statements[-1].text
-        reading.notes.append(f"contradictory: {text!r} after {listed} moves: no result taken")
+        # That contradicts whatever is stated.
         reading.statements.append(Statement(f"{listed} moves listed", "chudan", "-"))
 
 

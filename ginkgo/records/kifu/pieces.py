@@ -10,6 +10,7 @@ cshogi does: 1–14 P L N S B R G K +P +L +N +S +B +R, White's plus 16.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from ginkgo.errors import GinkgoError
 from ginkgo.records.game import Game
@@ -48,8 +49,13 @@ def empty_cells() -> list[int]:
 
 def cells_from_sfen(sfen: str) -> tuple[list[int], bool]:
     """Pieces by square, and whether White is to move. The SFEN is well formed."""
+    board, turn = sfen.split(" ", 2)[:2]
+    return list(_cells_of(board)), turn == "w"
+
+
+@lru_cache(64)
+def _cells_of(board: str) -> tuple[int, ...]:
     cells = empty_cells()
-    board, turn = sfen.split()[:2]
     for rank, row in enumerate(board.split("/"), 1):
         file, promoted = 9, 0
         for sign in row:
@@ -61,7 +67,7 @@ def cells_from_sfen(sfen: str) -> tuple[list[int], bool]:
                 white = WHITE if sign.islower() else 0
                 cells[10 * file + rank] = _NUMBER[sign.upper()] + promoted + white
                 file, promoted = file - 1, 0
-    return cells, turn == "w"
+    return tuple(cells)
 
 
 def sfen_from_cells(
