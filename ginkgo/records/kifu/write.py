@@ -186,9 +186,6 @@ def _header(game: Game) -> list[str]:
         lines.append(f"手合割：{handicap}")
     else:
         lines += diagram(game.start).split("\n")
-        ply = int(game.start.split()[3])
-        if ply > 1:
-            lines.append(f"手数＝{ply - 1}")
     black, white = ("先手", "後手") if handicap in (None, "平手") else ("下手", "上手")
     lines += [f"{black}：{_one_line(game.black)}"] if game.black else []
     lines += [f"{white}：{_one_line(game.white)}"] if game.white else []
