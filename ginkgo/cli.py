@@ -22,6 +22,7 @@ VERBS = {
     "evaluate": ("ginkgo.training.evaluate", "judge a model on games it has not seen"),
     "export": ("ginkgo.models.export", "write a model as ONNX, SavedModel or LiteRT"),
     "inspect": ("ginkgo.records.inspect", "say what was understood of each kifu"),
+    "stats": ("ginkgo.records.stats", "count games and positions, and audit the winners"),
     "train": ("ginkgo.training.cli", "train a network on records or games"),
 }
 

@@ -23,8 +23,9 @@ from ginkgo.features.position import sfen_from_position
 from ginkgo.pipeline.index import Scan
 from ginkgo.pipeline.load import load_block
 from ginkgo.pipeline.parse import ParseOptions
-from ginkgo.records import Game, Refusal, format_game_line, parse_game_line
+from ginkgo.records import Game, Refusal, format_game_line, parse_game_line, parse_record
 from ginkgo.records.convert import ConvertConfig
+from ginkgo.records.convert.merge import merge_split
 from ginkgo.records.convert.run import convert
 from ginkgo.records.inspect import main as inspect_main
 from ginkgo.records.kifu import write
@@ -34,6 +35,7 @@ from ginkgo.records.kifu.packed import HCPE, PSV, pack
 from ginkgo.records.kifu.stream import raw_games
 from ginkgo.records.replay import replay
 from ginkgo.records.sources import find_sources, read_games
+from ginkgo.records.stats import main as stats_main
 from tests import fuzz_kifu
 from tests.kifu_texts import read_all, read_one, refused
 
@@ -417,3 +419,83 @@ def test_fuzz():
     assert result["failures"] == []
     assert result["read"] > 100
     assert result["refused"] > 100
+
+
+# --- merging and counting ----------------------------------------------------------------------
+
+
+def test_merge_duplicates(tmp_path):
+    lines = [
+        "startpos moves 7g7f 3c3d\twinner=b\tend=toryo",
+        "startpos moves 7g7f 8c8d\twinner=w\tend=toryo",
+        "startpos moves 2g2f 8c8d\twinner=b\tend=toryo",
+        "startpos moves 2g2f 8c8d 2f2e\twinner=-\tend=chudan",
+    ]
+    (tmp_path / "g.usi").write_text("\n".join(lines) + "\n")
+    config = ConvertConfig(
+        (str(tmp_path / "g.usi"),), str(tmp_path / "out"), workers=1, merge_duplicates=True
+    )
+    report = convert(config)
+    assert report["positions"] == 9
+    assert sum(report["merged_positions"].values()) == 4
+    [path] = (tmp_path / "out").glob("*/*.sfenx")
+    found = [parse_record(line) for line in path.read_text().splitlines()]
+    assert found[0].policy == {"7g7f": 2, "2g2f": 2}
+    assert (found[0].winner, found[0].other) == ("b", {"count": "4", "value": "0.6667"})
+    assert (found[1].winner, found[1].policy) == ("d", {"3c3d": 1, "8c8d": 1})
+    assert found[2].other == {"count": "2", "value": "0"}
+    assert (found[3].winner, found[3].other) == ("-", {"count": "1"})
+    manifest = json.loads((path.parent / "manifest.json").read_text())
+    assert manifest["files"] == {path.name: {"games": 4, "positions": 4}}
+
+
+def test_merging_in_parts_gives_the_same(tmp_path, kifu):
+    folders = []
+    for name, size in (("whole", 1 << 28), ("parts", 20_000)):
+        out = tmp_path / name
+        convert(ConvertConfig((str(kifu["merged.csa"]),), str(out), workers=1, val_fraction=0))
+        shards = merge_split(out / "train", "none", size)
+        assert (len(shards) > 1) == (name == "parts")
+        files = (out / "train").glob("merged-*.sfenx")
+        folders.append(sorted(line for file in files for line in file.read_text().splitlines()))
+    assert folders[0] == folders[1] != []
+
+
+def test_stats_of_games_and_of_their_records(tmp_path, kifu, some_games, capsys):
+    out = tmp_path / "out"
+    convert(ConvertConfig((str(kifu["kif"]),), str(out), workers=1, val_fraction=0))
+    picture = tmp_path / "s.png"
+    told = []
+    for path in (kifu["merged.csa"], out / "train"):
+        assert stats_main([str(path), "--json", "--plot", str(picture)]) == 0
+        told.append(json.loads(capsys.readouterr().out))
+        del told[-1]["sources"]
+    assert told[0] == told[1]
+    assert told[0]["games"] == len(some_games)
+    assert told[0]["positions"] == sum(game.total for game in some_games)
+    assert told[0]["audit"]["contradicted"] == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert stats_main([str(kifu["merged.csa"]), str(kifu["kif"])]) == 0
+    assert "contradicted" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("winner", "end", "verdict"),
+    [
+        ("b", "tsumi", "confirmed"),
+        ("w", "tsumi", "contradicted"),
+        ("b", "toryo", "confirmed"),
+        ("-", "chudan", "undecided"),
+    ],
+)
+def test_the_audit_looks_at_the_last_position(tmp_path, capsys, winner, end, verdict):
+    path = tmp_path / "g.usi"
+    start = "sfen 4k4/9/4P4/9/9/9/9/9/4K4 b G 1"
+    path.write_text(f"{start} moves G*5b\twinner={winner}\tend={end}\n")
+    assert stats_main([str(path), "--json"]) == 0
+    audit = json.loads(capsys.readouterr().out)["audit"]
+    assert [key for key, number in audit.items() if number] == [verdict]
+    path.write_text(f"startpos moves 7g7f\twinner=w\tend={end}\n")
+    assert stats_main([str(path), "--json"]) == 0
+    audit = json.loads(capsys.readouterr().out)["audit"]
+    assert audit["contradicted"] == (end in ("tsumi", "toryo"))

@@ -6,8 +6,9 @@ In: `Tally`s. Out: JSON and text.
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,9 +41,8 @@ class Tally:
         }
 
 
-def manifest(tallies: dict[str, Tally], split: str) -> str:
+def manifest(shards: Sequence[Shard]) -> str:
     """The text of the `manifest.json` of a split."""
-    shards = [shard for tally in tallies.values() for shard in tally.shards[split]]
     files = {shard.name: {"games": shard.games, "positions": shard.positions} for shard in shards}
     return json.dumps({"format": "sfenx", "files": files}, indent=1, ensure_ascii=False) + "\n"
 
@@ -105,4 +105,7 @@ def print_report(report: dict[str, Any]) -> None:
     if len(report["sources"]) > 1:
         table.add_section()
         add("all", report, len(report["refused"]))
-    Console().print(table)
+    # Where nobody looks at it a line may be long.
+    Console(width=None if sys.stdout.isatty() else 120).print(table)
+    if merged := report.get("merged_positions"):
+        print(f"equal positions merged: {sum(merged.values()):,} are left")

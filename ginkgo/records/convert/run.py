@@ -54,12 +54,18 @@ def convert(config: ConvertConfig) -> dict[str, Any]:
             _choose_splits(config, spooled, tallies)
             _write_records(config, spooled, tallies, pool, progress)
         _remove_spool(out)
+        report = report_of(tallies, config)
+        written = {
+            split: [shard for tally in tallies.values() for shard in tally.shards[split]]
+            for split in SPLITS
+        }
         if config.merge_duplicates:
             from ginkgo.records.convert.merge import merge_split
 
-            for split in SPLITS:
-                merge_split(out / split, config.compress, tallies, split)
-        report = report_of(tallies, config)
+            written = {split: merge_split(out / split, config.compress) for split in SPLITS}
+            report["merged_positions"] = {
+                split: sum(shard.positions for shard in shards) for split, shards in written.items()
+            }
         text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
         write_text(out / "convert-report.json", text)
         if config.report:
@@ -70,7 +76,7 @@ def convert(config: ConvertConfig) -> dict[str, Any]:
         write_text(out / "convert.json", json.dumps(dataclasses.asdict(config), indent=1) + "\n")
         if config.to == "sfenx":
             for split in SPLITS:
-                write_text(out / split / "manifest.json", manifest(tallies, split))
+                write_text(out / split / "manifest.json", manifest(written[split]))
     except BaseException:
         # Half a conversion would look like a whole one.
         _remove_spool(out)
