@@ -13,6 +13,7 @@ import cshogi
 
 from ginkgo.errors import GinkgoError
 from ginkgo.records.game import STARTPOS, Game
+from ginkgo.records.kifu.pieces import move16
 from ginkgo.records.sfen import check_sfen
 
 _USI = re.compile(r"[1-9][a-i][1-9][a-i]\+?|[PLNSGBR]\*[1-9][a-i]")
@@ -98,14 +99,13 @@ def walk(board: cshogi.Board, moves: Sequence[str], sfens: list[str] | None = No
         how many were played.
     """
     white = board.turn == cshogi.WHITE
-    parse, is_legal, push, sfen = board.move_from_usi, board.is_legal, board.push, board.sfen
+    unpack, is_legal, push, sfen = board.move_from_move16, board.is_legal, board.push, board.sfen
     played = 0
     for usi in moves:
-        if usi not in _USI_MOVES:
-            if not _USI.fullmatch(usi):
-                break
-            _USI_MOVES.add(usi)
-        move = parse(usi)
+        packed = _MOVES[usi]
+        if packed < 0:
+            break
+        move = unpack(packed)
         # Only moves that end in the outer ranks or promote can break the promotion rules.
         if not move or ((usi[3] in "abhi" or usi[-1] == "+") and breaks_promotion(move, white)):
             break
@@ -119,5 +119,14 @@ def walk(board: cshogi.Board, moves: Sequence[str], sfens: list[str] | None = No
     return played
 
 
-#: Texts that were found to be USI moves; there are some 13,000.
-_USI_MOVES: set[str] = set()
+class _Moves(dict):
+    """cshogi's 16-bit move by USI text, -1 for what is none; there are some 13,000."""
+
+    def __missing__(self, usi: str) -> int:
+        if not _USI.fullmatch(usi):
+            return -1
+        self[usi] = packed = move16(usi)
+        return packed
+
+
+_MOVES = _Moves()
