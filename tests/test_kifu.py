@@ -387,6 +387,18 @@ def test_duplicates_are_written_once_across_sources(tmp_path, kifu, some_games):
     assert report["duplicates"] == 2 * len(some_games)
 
 
+def test_problems_with_one_king_are_not_for_training(tmp_path):
+    path = tmp_path / "p.csa"
+    path.write_text(
+        "P1 *  *  *  * -OU *  *  *  * \nP3 *  *  *  * +FU *  *  *  * \nP+00KI\n+\n+0052KI\n"
+    )
+    [(_, game)] = read_games(path)
+    assert list(game.moves) == ["G*5b"]
+    report = convert(ConvertConfig((str(path),), str(tmp_path / "out"), workers=1))
+    assert (report["games"], len(report["refused"])) == (0, 1)
+    assert "one king a side" in report["refused"][0]["reason"]
+
+
 # --- inspect -----------------------------------------------------------------------------------
 
 

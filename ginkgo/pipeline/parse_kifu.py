@@ -33,6 +33,8 @@ from ginkgo.records.sources import read_games
 from ginkgo.records.split import BUCKETS
 
 _OPTIONS = ReadOptions(comments=False)
+#: Scores are kept in sixteen bits; mates are written as more than that.
+_MOST = 65504
 
 
 class Streams:
@@ -101,7 +103,7 @@ def parse_kifu(
             found = scores.get(key >> 10 << 10)
             score = found[(key & 1023) - 1] if found else None
             if score is not None:
-                block.positions["score"][index] = score
+                block.positions["score"][index] = max(-_MOST, min(_MOST, score))
     return block
 
 

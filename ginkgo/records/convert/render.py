@@ -94,14 +94,14 @@ def game_records(
     if config.endings and game.end not in config.endings:
         return []
     first_ply = sfens[0].rpartition(" ")[2]
-    tails = {
-        side: _tail(game, rate, first_ply)
-        for side, rate in (("b", game.rate_b), ("w", game.rate_w))
-        if _wanted(config, side, rate)
-    }
     # The sides take turns.
     first = sfens[0].split(" ", 2)[1]
-    turns = (tails.get(first), tails.get("w" if first == "b" else "b"))
+    sides = (first, "w" if first == "b" else "b")
+    rates = {"b": game.rate_b, "w": game.rate_w}
+    turns = [
+        _tail(game, rates[side], first_ply) if _wanted(config, side, rates[side]) else None
+        for side in sides[: game.total]
+    ]
     total, searched = game.total, bool(game.scores or game.policies)
     lines = []
     for index in range(max(0, config.min_ply - 1), total):

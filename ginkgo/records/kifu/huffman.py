@@ -96,9 +96,10 @@ def unpack(
     good = (kings < 81).all(axis=1) & (kings[:, 0] != kings[:, 1])
     kings = np.where(good[:, None], kings, [[0, 80]])
     board[every, kings[:, 0]], board[every, kings[:, 1]] = 8, 8 + _WHITE
+    black, white = kings[:, 0].copy(), kings[:, 1].copy()
     place = np.full(n, 15)
     for square in range(81):
-        free = (kings != square).all(axis=1)
+        free = (black != square) & (white != square)
         here = window[every, np.minimum(place, 256)]
         length = np.where(free, length_of[here], 0)
         board[:, square] = np.where(free, piece_of[here], board[:, square])

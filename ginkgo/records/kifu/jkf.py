@@ -69,7 +69,7 @@ def read_jkf(text: str, options: ReadOptions) -> Reading:
         if not isinstance(node, dict):
             raise Fault(0, f"move {index}: not an object")
         _comments(node, reading, len(moves) + bool(node.get("move")), options)
-        if isinstance(node.get("forks"), list):
+        if options.variations and isinstance(node.get("forks"), list):
             forks += [(list(moves), len(moves) + 1, fork) for fork in node["forks"]]
         if "move" in node:
             if reading.statements:
@@ -87,7 +87,8 @@ def read_jkf(text: str, options: ReadOptions) -> Reading:
         reading.moves = usi_moves(cells, white, moves)
     except Misfit as error:
         raise Fault(0, str(error), error.ply - 1) from None
-    _read_forks(reading, forks)
+    if options.variations:
+        _read_forks(reading, forks)
     return reading
 
 

@@ -166,7 +166,7 @@ def read_ki2(text: str, options: ReadOptions) -> Reading:
         reading.statements.append(Statement(f"{listed} moves listed", "chudan", "-"))
     if hint is not None:
         reading.statements = hinted(reading.statements, hint)
-    if rest_from < len(lines):
+    if options.variations and rest_from < len(lines):
         _read_branches(reading, lines, rest_from, board)
     return reading
 

@@ -164,7 +164,7 @@ def read_kif(text: str, options: ReadOptions) -> Reading:
     _check_until(reading, until_plies, first_label)
     if hint is not None:
         reading.statements = hinted(reading.statements, hint)
-    if rest_from < len(lines):
+    if options.variations and rest_from < len(lines):
         _read_branches(reading, lines, rest_from, moves, first_label)
     return reading
 
