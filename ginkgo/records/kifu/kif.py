@@ -13,7 +13,6 @@ last, as its writer walked back from there.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
 from ginkgo.records.kifu.japanese import (
     BLACK_MARKS,
@@ -46,127 +45,161 @@ _BRANCH = re.compile(r"[ \t　]*変化[：:][ \t　]*([0-9０-９]+)")
 _TAIL = re.compile(r"[ \t　]*\+?[ \t　]*")
 
 
-@dataclass
-class _Line:
-    """A run of moves: the main line, or a branch."""
-
-    number: int
-    ply: int = 1
-    """Ply of its first move."""
-    path: list[Move | None] = field(default_factory=list)
-    """All moves from the start; None: cannot be read."""
-    fault: str = ""
-
-
 def read_kif(text: str, options: ReadOptions) -> Reading:
     """Read one game.
 
     Raises:
         Fault: a line of the main line that ought to be a move cannot be read.
     """
-    reading = Reading("kif")
-    header, lines = Header(), text.split("\n")
-    moves: list[Move] = []
-    places: list[int] = []
-    times = reading.times
-    first_label = last_to = 0
-    until_plies = -1
-    ended = False
-    hint: Statement | None = None
-    match_move = _MOVE.match
+    lines = text.split("\n")
+    main = _MainLine(options.comments)
     rest_from = len(lines)
+    match_move = _MOVE.match
     for number, line in enumerate(lines):
         match = match_move(line)
         if match is not None:
-            label, same, file, rank, kanji, promotion, drop, from_file, from_rank, tail = (
-                match.groups()
-            )
-            if ended:
-                raise Fault(number, f"a move after the end of the game: {line.strip()[:40]!r}")
-            ply = int(label)
-            if not moves:
-                first_label = ply
-            elif ply != first_label + len(moves):
-                raise Fault(
-                    number,
-                    f"ply {ply} follows ply {first_label + len(moves) - 1}: a move is missing",
-                    len(moves),
-                )
-            to = last_to if same else 10 * DIGITS[file] + DIGITS[rank]
-            piece = PIECES[kanji]
-            if not to:
-                raise Fault(number, "同 without a move before it")
-            origin = 0
-            if from_file is not None:
-                origin = 10 * int(from_file) + int(from_rank)
-            elif not drop:
-                raise Fault(number, f"ply {ply}: no origin: {line.strip()[:40]!r}", len(moves))
-            if origin and (drop or origin < 11 or origin % 10 == 0):
-                raise Fault(number, f"ply {ply}: cannot read {line.strip()[:40]!r}", len(moves))
-            moves.append((origin, to, piece + 8 if promotion == "成" and piece < GOLD else piece))
-            if promotion == "成" and piece >= GOLD:
-                raise Fault(number, f"ply {ply}: {kanji}成 is no move", len(moves) - 1)
-            places.append(number)
-            last_to = to
-            if tail and not _TAIL.fullmatch(tail):
-                times.append(_seconds(tail))
-            else:
-                times.append(None)
-            continue
-        stripped = line.lstrip(" \t　")
-        if not stripped:
-            continue
-        sign = stripped[0]
-        if sign in "*＊":
-            if options.comments:
-                reading.comments.setdefault(len(moves), []).append(stripped[1:])
-        elif sign == "#":
-            hint = read_hint(stripped) or hint
-        elif sign in "&＆":
-            continue
-        elif _BRANCH.match(line) or (sign == "変" and stripped.startswith("変化")):
-            rest_from = number
-            break
-        elif is_until(line):
-            if found_until := until(line, header):
-                reading.statements.append(found_until[0])
-                until_plies = found_until[1]
-            ended = True
-        elif (end := _NUMBERED.match(line)) and not is_coordinates(stripped):
-            word = end[2].rstrip("+")
-            if word in END_WORDS or not _looks_like_move(word):
-                if not ended and moves and int(end[1]) != first_label + len(moves):
-                    raise Fault(
-                        number,
-                        f"{word} at ply {int(end[1])} follows ply "
-                        f"{first_label + len(moves) - 1}: a move is missing",
-                        len(moves),
-                    )
-                reading.statements.append(_end(line.strip(), word, reading, number))
-                ended = True
-            else:
-                raise Fault(
-                    number, f"ply {int(end[1])}: cannot read {line.strip()[:40]!r}", len(moves)
-                )
-        elif MOVE_SIGNS.search(stripped) and (moves or sign in BLACK_MARKS + WHITE_MARKS):
-            raise Fault(number, f"cannot read {stripped[:40]!r}", len(moves))
-        elif header.take(number, stripped):
-            continue
-        elif moves:
-            reading.notes.append(f"line {number + 1}: not understood: {stripped[:40]!r}")
-    _set_start(reading, header, moves)
-    cells, white = cells_from_sfen(reading.start)
-    reading.lines = places
-    try:
-        reading.moves = usi_moves(cells, white, moves)
-    except Misfit as error:
-        raise Fault(places[error.ply - 1], str(error), error.ply - 1) from None
-    _check_until(reading, until_plies, first_label)
-    if hint is not None:
-        reading.statements = hinted(reading.statements, hint)
+            main.move(number, match)
+        elif stripped := line.lstrip(" \t　"):
+            if stripped.startswith("変化"):
+                rest_from = number
+                break
+            main.other(number, stripped)
+    reading = main.finished()
     if options.variations and rest_from < len(lines):
-        _read_branches(reading, lines, rest_from, moves, first_label)
+        _read_branches(reading, lines, rest_from, main.moves, main.first_label)
     return reading
+
+
+class _MainLine:
+    """The lines of a file up to its first branch."""
+
+    def __init__(self, comments: bool) -> None:
+        self.reading = Reading("kif")
+        self.moves: list[Move] = []
+        self.first_label = 0
+        """Number that the first move bears."""
+        self._header = Header()
+        self._comments = comments
+        self._places: list[int] = []
+        self._last_to = 0
+        self._until_plies = 0
+        self._ended = False
+        self._hint: Statement | None = None
+
+    def move(self, number: int, match: re.Match[str]) -> None:
+        """A line that is a move."""
+        moves = self.moves
+        if self._ended:
+            raise Fault(number, f"a move after the end of the game: {match[0].strip()[:40]!r}")
+        ply = int(match[1])
+        if not moves:
+            self.first_label = ply
+        elif ply != self.first_label + len(moves):
+            raise self._missing(number, f"ply {ply}")
+        try:
+            move = _move(match, self._last_to)
+        except ValueError as error:
+            reason = f"ply {ply}: {error}: {match[0].strip()[:40]!r}"
+            raise Fault(number, reason, len(moves)) from None
+        moves.append(move)
+        self._places.append(number)
+        self._last_to = move[1]
+        tail = match[10]
+        seconds = None
+        if tail and not _TAIL.fullmatch(tail):
+            time = _TIME.search(tail)
+            if time:
+                seconds = 3600 * int(time[1] or 0) + 60 * int(time[2]) + float(time[3])
+                tail = tail[time.end() :]
+            if MOVE_SIGNS.search(tail):
+                raise Fault(number, f"two moves in a line: {match[0].strip()[:40]!r}", len(moves))
+        self.reading.times.append(seconds)
+
+    def _missing(self, number: int, what: str) -> Fault:
+        before = self.first_label + len(self.moves) - 1
+        return Fault(number, f"{what} follows ply {before}: a move is missing", len(self.moves))
+
+    def other(self, number: int, line: str) -> None:
+        """Any other line, without the blanks before it."""
+        sign = line[0]
+        if sign in "*＊":
+            if self._comments:
+                self.reading.comments.setdefault(len(self.moves), []).append(line[1:])
+        elif sign == "#":
+            self._hint = read_hint(line) or self._hint
+        elif sign in "&＆":
+            return
+        elif is_until(line):
+            if found := until(line, self._header):
+                self.reading.statements.append(found[0])
+                self._until_plies = found[1]
+            self._ended = True
+        elif (match := _NUMBERED.match(line)) and not is_coordinates(line):
+            self._numbered(number, match)
+        elif MOVE_SIGNS.search(line) and (self.moves or sign in BLACK_MARKS + WHITE_MARKS):
+            raise Fault(number, f"cannot read {line[:40]!r}", len(self.moves))
+        elif not self._header.take(number, line) and self.moves:
+            self._note(number, f"not understood: {line[:40]!r}")
+
+    def _numbered(self, number: int, match: re.Match[str]) -> None:
+        """A line with a ply number that is no move: an end word, or damage."""
+        ply, word = int(match[1]), match[2].rstrip("+")
+        if word not in END_WORDS and _looks_like_move(word):
+            raise Fault(
+                number, f"ply {ply}: cannot read {match[0].strip()[:40]!r}", len(self.moves)
+            )
+        if not self._ended and self.moves and ply != self.first_label + len(self.moves):
+            raise self._missing(number, f"{word} at ply {ply}")
+        if word not in END_WORDS:
+            self._note(number, f"unknown end word {word[:20]!r}")
+        end, rule = END_WORDS.get(word, ("unknown", "-"))
+        text = match[0].split("(")[0].strip(" 　")
+        self.reading.statements.append(Statement(text, end, rule))
+        self._ended = True
+
+    def _note(self, number: int, text: str) -> None:
+        self.reading.notes.append(f"line {number + 1}: {text}")
+
+    def finished(self) -> Reading:
+        """The game so far."""
+        reading = self.reading
+        _set_start(reading, self._header, self.moves)
+        cells, white = cells_from_sfen(reading.start)
+        reading.lines = self._places
+        try:
+            reading.moves = usi_moves(cells, white, self.moves)
+        except Misfit as error:
+            raise Fault(self._places[error.ply - 1], str(error), error.ply - 1) from None
+        _check_until(reading, self._until_plies, self.first_label)
+        if self._hint is not None:
+            reading.statements = hinted(reading.statements, self._hint)
+        return reading
+
+
+def _move(match: re.Match[str], last_to: int) -> Move:
+    """The move of a line.
+
+    Args:
+        last_to: destination of the move before it, 0: there is none.
+
+    Raises:
+        ValueError: it names no move.
+    """
+    _, same, file, rank, kanji, promotion, drop, from_file, from_rank, _ = match.groups()
+    to = last_to if same else 10 * DIGITS[file] + DIGITS[rank]
+    if not to:
+        raise ValueError("同 without a move before it")
+    piece = PIECES[kanji]
+    origin = 0 if from_file is None else 10 * int(from_file) + int(from_rank)
+    if from_file is None and not drop:
+        raise ValueError("no origin")
+    if origin and (drop or origin < 11 or origin % 10 == 0):
+        raise ValueError("no such origin")
+    if promotion != "成":
+        return origin, to, piece
+    if piece >= GOLD or not origin:
+        raise ValueError("it cannot promote")
+    return origin, to, piece + 8
 
 
 def _set_start(reading: Reading, header: Header, moves: list[Move]) -> None:
@@ -177,23 +210,9 @@ def _set_start(reading: Reading, header: Header, moves: list[Move]) -> None:
         reading.statements = [Statement(one.text, one.end, "-") for one in reading.statements]
 
 
-def _seconds(tail: str) -> float | None:
-    """The time of one move from what follows it; None: none is there that can be read."""
-    if match := _TIME.search(tail):
-        return 3600 * int(match[1] or 0) + 60 * int(match[2]) + float(match[3])
-    return None
-
-
 def _looks_like_move(text: str) -> bool:
     """Whether a numbered line has signs of a move in it: it is never passed over then."""
     return any(kanji in text for kanji in PIECES) or text[:1] in DIGITS or text[:1] == "同"
-
-
-def _end(text: str, word: str, reading: Reading, number: int) -> Statement:
-    if word not in END_WORDS:
-        reading.notes.append(f"line {number + 1}: unknown end word {word[:20]!r}")
-    end, rule = END_WORDS.get(word, ("unknown", "-"))
-    return Statement(text.split("(")[0].strip(" 　"), end, rule)
 
 
 def _check_until(reading: Reading, plies: int, first_label: int) -> None:
@@ -244,22 +263,12 @@ def _read_branches(
         elif branch_line < 0 or fault:
             continue
         elif match := _MOVE.match(line):
-            move = _branch_move(match, path)
-            ply = int(match[1]) - offset
-            if move is None or ply != len(path) + 1:
-                fault = f"line {number + 1}: cannot read {line.strip()[:40]!r}"
+            try:
+                move = _move(match, path[-1][1] if path else 0)
+                if int(match[1]) - offset != len(path) + 1:
+                    raise ValueError("a move is missing")
+            except ValueError as error:
+                fault = f"line {number + 1}: {error}: {line.strip()[:40]!r}"
             else:
                 path.append(move)
     close()
-
-
-def _branch_move(match: re.Match[str], path: list[Move]) -> Move | None:
-    _, same, file, rank, kanji, promotion, drop, from_file, from_rank, _ = match.groups()
-    if same and not path:
-        return None
-    to = path[-1][1] if same else 10 * DIGITS[file] + DIGITS[rank]
-    piece = PIECES[kanji]
-    origin = 10 * int(from_file) + int(from_rank) if from_file is not None else 0
-    if (not origin and not drop and from_file is None) or (origin and origin % 10 == 0):
-        return None
-    return origin, to, piece + 8 if promotion == "成" and piece < GOLD else piece
