@@ -93,6 +93,12 @@ def test_csa_recorded_foul_is_left_out_and_loses():
     assert refused(CSA_HEADER + CSA_MOVES + "+7675KI\n%ILLEGAL_MOVE\n").line == 10
 
 
+@pytest.mark.parametrize("sign", ["N", "V", "$", "#", "%", "T", "x", "P", ""])
+def test_csa_a_move_that_lost_its_sign_is_never_passed_over(sign):
+    text = CSA_HEADER + CSA_MOVES + f"{sign}2726FU\n%TORYO\n"
+    assert refused(text, "a.csa").line == 10
+
+
 def test_csa_repetition_with_checks_all_the_time_is_lost_by_the_checker():
     rows = [f"P{rank}" + " * " * 9 for rank in range(2, 9)]
     rows = ["P1" + " * " * 8 + "-OU", *rows, "P9+OU" + " * " * 8]

@@ -61,6 +61,7 @@ _SCORE = re.compile(r"'\*\*\s*([+-]?[0-9]+)(?:\s|[+-]|$)")
 _CELL = re.compile(r"([+-])([A-Z]{2})|\*")
 _PLACED = re.compile(r"([0-9])([0-9])([A-Z]{2})")
 _TIME = re.compile(r"T([0-9]+(?:\.[0-9]+)?)\s*")
+_VERSION = re.compile(r"V(?:1|1\.0|2|2\.[0-2]|3|3\.0)\s*")
 _MOVE_LIKE = re.compile(r"[0-9]{4}[A-Z]{2}")
 
 
@@ -87,18 +88,11 @@ def read_csa(text: str, options: ReadOptions) -> Reading:
     Raises:
         Fault: a line that looks like a move or a position cannot be read.
     """
-    reading = Reading("csa")
-    setup: list[tuple[int, str]] = []
-    moves: list[Move] = []
-    lines: list[int] = []
-    signs: list[str] = []
-    times: list[float | None] = reading.times
-    turn = ""
-    summary: tuple[str, str] | None = None
-    names: dict[str, str] = {}
-    keep_comments = options.comments
+    game = _Lines(options.comments)
+    moves, lines, signs, times = game.moves, game.lines, game.signs, game.reading.times
     for number, line in enumerate(text.split("\n")):
         kind = line[:1]
+        # Nearly all lines are moves and times: they are seen to at once.
         if kind == "+" or kind == "-":
             move = _MOVES[line[1:7]]
             if move is not None and len(line) == 7:
@@ -107,91 +101,122 @@ def read_csa(text: str, options: ReadOptions) -> Reading:
                 signs.append(kind)
                 continue
         elif kind == "T":
-            ply = len(moves)
-            if line[1:].isdecimal() and len(times) == ply - 1:
+            if line[1:].isdecimal() and len(times) == len(moves) - 1:
                 times.append(float(line[1:]))
                 continue
-            if (match := _TIME.fullmatch(line)) and moves:
-                _set_time(times, len(moves), float(match[1]))
-                continue
         elif kind == "'":
-            if match := _SUMMARY.match(line):
-                summary = (match[1].strip(), match[2])
-            elif match := _RATE.fullmatch(line):
-                names[match[2]] = "b" if match[1] == "black" else "w"
-                rate = float(match[3])
-                if match[1] == "black":
-                    reading.rate_b = rate
-                else:
-                    reading.rate_w = rate
-            elif line.startswith("'**"):
-                _read_score(line, reading, len(moves), signs)
-            elif keep_comments and line.startswith("'*"):
-                reading.comments.setdefault(len(moves), []).append(line[2:])
+            game.comment(line)
             continue
         elif not kind:
             continue
-        elif kind == "N":
-            if line.startswith("N+"):
-                reading.black = line[2:].strip()
-            elif line.startswith("N-"):
-                reading.white = line[2:].strip()
+        elif kind in "N$V#":
+            game.header(number, line)
             continue
-        elif kind == "$":
-            continue
-        elif kind == "V":
-            if not re.fullmatch(r"V(1|1\.0|2|2\.[0-2]|3|3\.0)\s*", line):
-                reading.notes.append(f"line {number + 1}: unknown version {line.strip()!r}")
-            continue
-        elif kind == "#":
-            word = line[1:].strip()
-            if word in END_WORDS:
-                reading.statements.append(_statement(line.strip(), word))
-            continue
-        # Everything else: several statements in a line, positions, endings, foreign things.
-        for part in line.split(","):
-            part = part.strip()
-            if not part:
-                continue
-            if part[0] in "+-":
-                if len(part) == 1:
-                    turn = turn or part
-                    continue
-                move = _MOVES[part[1:]]
-                if move is None:
-                    raise Fault(number, f"ply {len(moves) + 1}: cannot read {part!r}", len(moves))
-                moves.append(move)
-                lines.append(number)
-                signs.append(part[0])
-            elif part[0] == "P" and not moves:
-                setup.append((number, part))
-            elif part[0] == "T" and (match := _TIME.fullmatch(part)):
-                if moves and not reading.statements:
-                    _set_time(times, len(moves), float(match[1]))
-            elif part[0] == "%":
-                reading.statements.append(_statement(part, part[1:]))
-            elif part[0] == "'":
-                break
-            elif match := _FOREIGN_END.fullmatch(part):
-                reading.statements.append(_foreign(part, match))
-                reading.notes.append(f"line {number + 1}: foreign end word {part!r}")
-            elif (_MOVE_LIKE.search(part) and not part.startswith("*")) or part[0] == "P":
-                raise Fault(number, f"cannot read {part[:40]!r}", len(moves))
+        game.statements(number, line)
+    return game.finished()
+
+
+class _Lines:
+    """What the lines of a game say."""
+
+    def __init__(self, comments: bool) -> None:
+        self.reading = Reading("csa")
+        self.moves: list[Move] = []
+        self.lines: list[int] = []
+        """By move its line."""
+        self.signs: list[str] = []
+        """By move its colour."""
+        self._comments = comments
+        self._setup: list[tuple[int, str]] = []
+        """Lines that describe the start position."""
+        self._turn = ""
+        self._summary: tuple[str, str] | None = None
+        self._names: dict[str, str] = {}
+        """Side by name, as the server knows them."""
+
+    def comment(self, line: str) -> None:
+        """A line with an apostrophe: what servers say, scores, text."""
+        reading = self.reading
+        if line.startswith("'**"):
+            _read_score(line, reading, len(self.moves), self.signs)
+        elif match := _SUMMARY.match(line):
+            self._summary = (match[1].strip(), match[2])
+        elif match := _RATE.fullmatch(line):
+            self._names[match[2]] = "b" if match[1] == "black" else "w"
+            if match[1] == "black":
+                reading.rate_b = float(match[3])
             else:
-                reading.notes.append(f"line {number + 1}: not understood: {part[:40]!r}")
-                if moves and part.startswith("*"):
-                    break
-    _set_position(reading, setup, turn or (signs[0] if signs else "+"))
-    _check_turns(reading, signs, lines)
-    reading.lines = lines
-    cells, white = cells_from_sfen(reading.start)
-    try:
-        reading.moves = usi_moves(cells, white, moves)
-    except Misfit as error:
-        raise Fault(lines[error.ply - 1], str(error), error.ply - 1) from None
-    if summary is not None:
-        _add_summary(reading, summary, names)
-    return reading
+                reading.rate_w = float(match[3])
+        elif self._comments and line.startswith("'*"):
+            reading.comments.setdefault(len(self.moves), []).append(line[2:])
+
+    def header(self, number: int, line: str) -> None:
+        """Names, facts, the version, and what a client noted of the server."""
+        reading = self.reading
+        if _MOVE_LIKE.match(line, 1):
+            raise Fault(number, f"cannot read {line[:40]!r}", len(self.moves))
+        if line.startswith("N+"):
+            reading.black = line[2:].strip()
+        elif line.startswith("N-"):
+            reading.white = line[2:].strip()
+        elif line[0] == "V" and not _VERSION.fullmatch(line):
+            reading.notes.append(f"line {number + 1}: unknown version {line.strip()!r}")
+        elif line[0] == "#" and line[1:].strip() in END_WORDS:
+            reading.statements.append(_statement(line.strip(), line[1:]))
+
+    def statements(self, number: int, line: str) -> None:
+        """All other lines: statements joined by commas, positions, endings, foreign things."""
+        for part in map(str.strip, line.split(",")):
+            if part[:1] == "'" or (part[:1] == "*" and self.moves):
+                if part[0] == "*":
+                    self._note(number, part)
+                return
+            if part:
+                self._statement(number, part)
+
+    def _statement(self, number: int, part: str) -> None:
+        reading, ply = self.reading, len(self.moves)
+        if part in ("+", "-"):
+            self._turn = self._turn or part
+        elif part[0] in "+-":
+            move = _MOVES[part[1:]]
+            if move is None:
+                raise Fault(number, f"ply {ply + 1}: cannot read {part!r}", ply)
+            self.moves.append(move)
+            self.lines.append(number)
+            self.signs.append(part[0])
+        elif part[0] == "P" and not ply:
+            self._setup.append((number, part))
+        elif part[0] == "T" and (match := _TIME.fullmatch(part)):
+            if ply and not reading.statements:
+                _set_time(reading.times, ply, float(match[1]))
+        elif part[0] == "%" and not _MOVE_LIKE.match(part, 1):
+            reading.statements.append(_statement(part, part[1:]))
+        elif match := _FOREIGN_END.fullmatch(part):
+            reading.statements.append(_foreign(part, match))
+            reading.notes.append(f"line {number + 1}: foreign end word {part!r}")
+        elif (_MOVE_LIKE.search(part) and part[0] != "*") or part[0] == "P":
+            raise Fault(number, f"cannot read {part[:40]!r}", ply)
+        else:
+            self._note(number, part)
+
+    def _note(self, number: int, part: str) -> None:
+        self.reading.notes.append(f"line {number + 1}: not understood: {part[:40]!r}")
+
+    def finished(self) -> Reading:
+        """The game."""
+        reading = self.reading
+        _set_position(reading, self._setup, self._turn or (self.signs[0] if self.signs else "+"))
+        _check_turns(reading, self.signs, self.lines)
+        reading.lines = self.lines
+        cells, white = cells_from_sfen(reading.start)
+        try:
+            reading.moves = usi_moves(cells, white, self.moves)
+        except Misfit as error:
+            raise Fault(self.lines[error.ply - 1], str(error), error.ply - 1) from None
+        if self._summary is not None:
+            _add_summary(reading, self._summary, self._names)
+        return reading
 
 
 def _set_time(times: list[float | None], ply: int, seconds: float) -> None:
