@@ -115,6 +115,8 @@ class Refusal:
     """What kind of fault, in a few words: faults are counted by kind."""
     plies: int = 0
     """Moves before the fault, where they are known."""
+    format: str = ""
+    """What it was read as."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.kind}: {self.reason}"

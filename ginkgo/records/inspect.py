@@ -77,7 +77,8 @@ def as_json(file: str, index: int, game: Game | Refusal, moves: bool = False) ->
     """What `--json` prints of a game."""
     if isinstance(game, Refusal):
         return {
-            **{"file": file, "index": index, "format": None, "encoding": None, "start": None},
+            **{"file": file, "index": index, "format": game.format or None},
+            **{"encoding": None, "start": None},
             **{"plies": game.plies, "winner": None, "end": None, "refused": _refused(game)},
             "notes": [],
         }

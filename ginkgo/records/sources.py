@@ -30,7 +30,7 @@ LINE_SUFFIXES = (".usi", ".sfen")
 #: One game a file, or a few.
 KIFU_SUFFIXES = (".csa", ".kif", ".kifu", ".ki2", ".ki2u", ".jkf")
 #: Positions or games as bytes.
-PACKED_SUFFIXES = (".hcpe", ".hcpe3", ".psv")
+PACKED_SUFFIXES = (".hcpe", ".hcpe3", ".psv", ".bin")
 GAME_SUFFIXES = LINE_SUFFIXES + KIFU_SUFFIXES + PACKED_SUFFIXES + ARCHIVES
 RECORD_SUFFIXES = (".sfenx",)
 

@@ -269,9 +269,9 @@ def _read_text(raw: RawGame, options: ReadOptions) -> Game | Refusal:
         game = finish(_READERS[raw.format](text, options), options)
     except Fault as error:
         line = raw.line + error.line
-        return Refusal(raw.file, line, str(error), "unusable game", error.plies)
+        return Refusal(raw.file, line, str(error), "unusable game", error.plies, raw.format)
     except GinkgoError as error:
-        return Refusal(raw.file, raw.line, str(error), "unreadable game")
+        return Refusal(raw.file, raw.line, str(error), "unreadable game", format=raw.format)
     game.game = raw.name
     game.encoding = encoding
     return game
