@@ -24,10 +24,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from kifu_texts import read_all  # noqa: E402
+
 from ginkgo.records import Game, Refusal, parse_game_line  # noqa: E402
 from ginkgo.records.convert.render import ConvertConfig, render  # noqa: E402
 from ginkgo.records.replay import replay  # noqa: E402
-from tests.kifu_texts import read_all  # noqa: E402
 
 BATCH = 500
 SLOW_S = 1.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kifu_texts import CSA_HEADER, CSA_MOVES, read_all, read_one, refused
 
 from ginkgo.errors import GinkgoError
 from ginkgo.records import Game, Refusal
 from ginkgo.records.kifu.encoding import decode_japanese
-from tests.kifu_texts import CSA_HEADER, CSA_MOVES, read_all, read_one, refused
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,16 @@ import zipfile
 from pathlib import Path
 
 import cshogi
+import fuzz_kifu
 import numpy as np
 import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kifu_texts import read_all, read_one, refused
 
 from ginkgo.features.position import sfen_from_position
+from ginkgo.pipeline import Loader, LoaderConfig, build_index
 from ginkgo.pipeline.index import Scan
 from ginkgo.pipeline.load import load_block
 from ginkgo.pipeline.parse import ParseOptions
@@ -36,8 +39,6 @@ from ginkgo.records.kifu.stream import raw_games
 from ginkgo.records.replay import replay
 from ginkgo.records.sources import find_sources, read_games
 from ginkgo.records.stats import main as stats_main
-from tests import fuzz_kifu
-from tests.kifu_texts import read_all, read_one, refused
 
 ROOT = Path(__file__).parent.parent
 
@@ -316,6 +317,22 @@ def test_training_reads_every_form_directly(kifu, some_games, form):
     assert len(positions) == index.positions == sum(game.total for game in some_games)
     expected = [sfen.rsplit(" ", 1)[0] for game in some_games for sfen in replay(game)]
     assert sfens(positions) == sorted(expected)
+
+
+def test_reader_processes_give_the_same_in_any_number(tmp_path, kifu):
+    """Archives, merged files and packed positions go on where the last job was."""
+    packed = tmp_path / "packed"
+    convert(ConvertConfig((str(kifu["kif"]),), str(packed), to="psv", workers=1))
+    paths = [kifu["all.zip"], kifu["oddly-named.txt"], packed]
+    index = build_index(paths, "all", segment_positions=300)
+    expected = np.sort(load_block(index, ParseOptions()).keys)
+    told = []
+    for workers in (0, 2):
+        config = LoaderConfig(batch_size=64, pool=256, workers=workers, epochs=2, seed=1)
+        with Loader(index, config) as loader:
+            told.append(np.concatenate([batch.keys for batch in loader]))
+    assert (told[0] == told[1]).all()
+    assert (np.sort(told[0]) == np.repeat(expected, 2)).all()
 
 
 @pytest.mark.parametrize("kind", ["hcpe", "psv"])

@@ -6,10 +6,10 @@ The games were written for these tests.
 from __future__ import annotations
 
 import pytest
+from kifu_texts import CSA_HEADER, CSA_MOVES, KIF_HEADER, read_all, read_one, refused
 
 from ginkgo.records import STARTPOS, Game, Refusal
 from ginkgo.records.kifu.detect import detect
-from tests.kifu_texts import CSA_HEADER, CSA_MOVES, KIF_HEADER, read_all, read_one, refused
 
 OPENING = "   1 ７六歩(77)\n   2 ３四歩(33)\n"
 FOUR = OPENING + "   3 ２二角成(88)\n   4 同　銀(31)\n"
