@@ -3,9 +3,9 @@
     python tests/fuzz_kifu.py --count 20000 [--data FILE …]
 
 In: kifu of every format, made from the bundled sample or given. Out: how many were read and
-refused, and a list of failures: an exception, more than a second for one file, or a game that the
-rules do not support. Batches run in processes of their own, so that a crash is one line too. The
-exit status is 1 where anything failed.
+refused, and a list of failures: an exception, more than a second of the processor for one file, or
+a game that the rules do not support. Batches run in processes of their own, so that a crash is one
+line too. The exit status is 1 where anything failed.
 """
 
 from __future__ import annotations
@@ -80,15 +80,15 @@ def mutate(data: bytes, rng: random.Random) -> bytes:
     return data
 
 
-def check(name: str, data: bytes) -> tuple[int, int, str]:
+def check(name: str, data: bytes, slow_s: float) -> tuple[int, int, str]:
     """(games read, refusals, what went wrong or nothing)."""
-    begun = time.perf_counter()
+    begun = time.process_time()
     try:
         found = read_all(data, name, variations=True)
     except Exception as error:
         return 0, 0, f"{type(error).__name__}: {error}"
-    seconds = time.perf_counter() - begun
-    if seconds > SLOW_S:
+    seconds = time.process_time() - begun
+    if seconds > slow_s:
         return 0, 0, f"took {seconds:.1f} s"
     games = [one for one in found if isinstance(one, Game)]
     for game in games:
@@ -111,7 +111,9 @@ def check(name: str, data: bytes) -> tuple[int, int, str]:
     return len(games), len(refusals), ""
 
 
-def run_batch(files: list[tuple[str, bytes]], seed: int, count: int) -> dict:
+def run_batch(
+    files: list[tuple[str, bytes]], seed: int, count: int, slow_s: float = SLOW_S
+) -> dict:
     """`count` damaged files."""
     rng, result = random.Random(seed), Counter()
     failures = []
@@ -120,7 +122,7 @@ def run_batch(files: list[tuple[str, bytes]], seed: int, count: int) -> dict:
         damaged = mutate(data, rng)
         # The name may lie, too.
         shown = name if rng.random() < 0.8 else f"x.{rng.choice(['kif', 'csa', 'txt', 'psv'])}"
-        games, refusals, wrong = check(shown, damaged)
+        games, refusals, wrong = check(shown, damaged, slow_s)
         result["read"] += games
         result["refused"] += refusals
         if wrong:
