@@ -119,7 +119,8 @@ def records(data: Sequence[str], games: int = 0, copies: int = 1) -> Iterator[li
 
 def _converted(files: Sequence[Path], games: int, folder: Path) -> list[Path]:
     """All splits of what `ginkgo convert` makes of these files of games."""
-    from ginkgo.records.convert import ConvertConfig, convert
+    from ginkgo.records.convert import ConvertConfig
+    from ginkgo.records.convert.run import convert
     from ginkgo.records.files import open_binary
 
     if games:

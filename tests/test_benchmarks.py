@@ -13,7 +13,8 @@ from ginkgo.features.ginkgo148 import pack_positions, planes_on_host
 from ginkgo.pipeline.parse import ParseOptions
 from ginkgo.pipeline.parse_records import parse_records
 from ginkgo.records import Game
-from ginkgo.records.convert import ConvertConfig, game_records
+from ginkgo.records.convert import ConvertConfig
+from ginkgo.records.convert.render import game_records
 from ginkgo.records.files import open_binary
 from ginkgo.records.sources import game_from_line
 
@@ -30,6 +31,7 @@ OPTIONS = {
     "starvation": "--rate 2000 --workers 1 --batch-size 128 --pool 512 --warmup 0.2 --seconds 0.5",
     "memory": "--workers 1 --batch-size 128 --pool 512 --copies 2",
     "training": "--network b1c8 --batch-size 64 --steps 12 --pool 512 --seconds 0.2",
+    "convert": "--games 6 --merged 20",
     "evaluator": "--formats onnx --batch-sizes 1 4 --seconds 0.1",
     "shuffle": "--workers 0 --pool 512 --batches 32 --keep 0 8 --copies 8 --positions 500",
 }
@@ -54,6 +56,16 @@ KEYS = {
         "bare_positions_per_second",
         "ratio",
         "torch_positions_per_second",
+    },
+    "convert": {
+        "csa_games_per_second_per_core",
+        "kif_games_per_second_per_core",
+        "csa_rsshogi_games_per_second",
+        "kif_rsshogi_games_per_second",
+        "csa_cshogi_games_per_second",
+        "kif_cshogi_games_per_second",
+        "merged_games_per_second_per_core",
+        "merged_peak_mib",
     },
     "evaluator": {"positions_per_second", "top1_agreement"},
 }
@@ -81,7 +93,8 @@ def running(lines, tmp_path_factory):
     (folder / "few.sfenx").write_text("\n".join(lines) + "\n")
     scripts = {}
     for name, options in OPTIONS.items():
-        data = ["--data", str(folder / "few.sfenx")]
+        # That one begins with games, not with records.
+        data = [] if name == "convert" else ["--data", str(folder / "few.sfenx")]
         command = [sys.executable, f"benchmarks/{name}.py", *data, *options.split()]
         with (folder / f"{name}.err").open("w") as errors:
             scripts[name] = subprocess.Popen(

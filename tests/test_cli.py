@@ -59,7 +59,8 @@ if sys.argv[1] == "--help":
     heavy |= {"numpy", "tyro", "rich"}
 print("loaded", sorted(heavy & set(sys.modules)))
 """
-    for arguments in (["--help"], ["convert", "--help"]):
+    helps = [[verb, "--help"] for verb in ("inspect", "stats", "convert")]
+    for arguments in (["--help"], *helps):
         done = _run(*arguments, code=code)
         assert done.returncode == 0, done.stderr
         assert done.stdout.endswith("loaded []\n")

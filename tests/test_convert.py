@@ -17,15 +17,11 @@ import pytest
 
 from ginkgo.errors import GinkgoError
 from ginkgo.records import Game, format_record, parse_game_line, parse_record
-from ginkgo.records import convert as module
-from ginkgo.records.convert import (
-    ConvertConfig,
-    convert,
-    cut_chunks,
-    game_records,
-    held_elsewhere,
-    main,
-)
+from ginkgo.records.convert import ConvertConfig, main
+from ginkgo.records.convert import run as module
+from ginkgo.records.convert.chunks import cut_chunks
+from ginkgo.records.convert.render import game_records
+from ginkgo.records.convert.run import convert, held_elsewhere
 from ginkgo.records.files import open_binary
 from ginkgo.records.game import BUCKETS, MAX_PLIES, SPLITS
 from ginkgo.records.replay import replay
@@ -172,6 +168,7 @@ def test_no_game_is_in_two_splits_through_two_sources(tmp_path, lines):
     moved = {(splits[name].of(g.bucket), homes[g.game][0]) for name in games for g in games[name]}
     assert {("train", "val"), ("val", "test")} <= moved
 
+    duplicates = sum(map(len, games.values())) - len(expected) - len(homes)
     reports = []
     for workers in (1, 2):
         out = tmp_path / f"out{workers}"
@@ -185,7 +182,8 @@ def test_no_game_is_in_two_splits_through_two_sources(tmp_path, lines):
     assert reports[0] == reports[1]
     assert shards(tmp_path / "out1") == shards(tmp_path / "out2")
     assert reports[0]["refused"] == expected
-    assert reports[0]["games"] == sum(map(len, given.values())) - len(expected)
+    assert reports[0]["duplicates"] == duplicates > 0
+    assert reports[0]["games"] == len(homes)
 
 
 def test_games_keep_their_strictest_split():
@@ -229,19 +227,19 @@ def test_filters(tmp_path, source, lines):
 
 def test_ratings(tmp_path):
     path = tmp_path / "g.usi"
-    moves = "startpos moves 7g7f 3c3d 2g2f"
+    one, two, three = (f"startpos moves 7g7f 3c3d 2g2f {move}" for move in ("4c4d", "8c8d", "5a4b"))
     path.write_text(
-        f"{moves}\trate_b=3000\trate_w=2000.5\tgame=one\n{moves}\trate_w=2600\tgame=two\n{moves}\n"
+        f"{one}\trate_b=3000\trate_w=2000.5\tgame=one\n{two}\trate_w=2600\tgame=two\n{three}\n"
     )
     convert(config(path, out=tmp_path / "a"))
     assert [record.rate for record in records(tmp_path / "a")] == [
-        *(3000.0, 2000.5, 3000.0),
-        *(None, 2600.0, None),
-        *(None, None, None),
+        *(3000.0, 2000.5, 3000.0, 2000.5),
+        *(None, 2600.0, None, 2600.0),
+        *(None, None, None, None),
     ]
     report = convert(config(path, out=tmp_path / "b", min_rating=2500))
     assert [(record.game, record.move) for record in records(tmp_path / "b")] == [
-        *(("one", "7g7f"), ("one", "2g2f"), ("two", "3c3d"))
+        *(("one", "7g7f"), ("one", "2g2f"), ("two", "3c3d"), ("two", "8c8d"))
     ]
     assert [refusal["line"] for refusal in report["refused"]] == [3]
 
@@ -322,11 +320,11 @@ def test_a_failure_leaves_no_records(tmp_path, source, monkeypatch):
     out = tmp_path / "out"
     seen = []
 
-    def fail(chunk, split, config, held):
-        if chunk.number == 2:
+    def fail(spooled, *arguments):
+        if spooled.number == 2:
             seen.extend(out.glob("**/*.sfenx"))
             raise GinkgoError("no space left")
-        return write(chunk, split, config, held)
+        return write(spooled, *arguments)
 
     write = module.write_chunk
     monkeypatch.setattr(module, "write_chunk", fail)

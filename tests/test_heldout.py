@@ -10,7 +10,8 @@ import pytest
 from ginkgo.errors import GinkgoError
 from ginkgo.pipeline import ParseOptions, build_index
 from ginkgo.pipeline.load import epoch_positions, load_block
-from ginkgo.records.convert import ConvertConfig, convert
+from ginkgo.records.convert import ConvertConfig
+from ginkgo.records.convert.run import convert
 from ginkgo.training.heldout import find_data
 
 

@@ -26,7 +26,6 @@ from ginkgo.records import (
     parse_game_line,
     parse_record,
 )
-from ginkgo.records.csa import decode_japanese, read_csa
 from ginkgo.records.files import atomic_write, find_files
 from ginkgo.records.replay import IllegalMove, breaks_promotion, replay
 from ginkgo.records.sfen import check_sfen
@@ -222,122 +221,6 @@ def test_damaged_sfens_never_reach_the_board(seed, place, text):
     assert check_sfen(canonical) == canonical
 
 
-# --- CSA --------------------------------------------------------------------------------------
-
-HEADER = "V2.2\nN+black\nN-white\nPI\n+\n"
-MOVES = "+7776FU\nT1\n-3334FU\nT2\n"
-
-
-def read_one(text: str | bytes) -> Game:
-    [(_, game)] = read_csa(text.encode() if isinstance(text, str) else text)
-    assert isinstance(game, Game), game
-    return game
-
-
-@pytest.mark.parametrize(
-    ("word", "end", "after_two", "after_three"),
-    [
-        ("%TORYO", "toryo", "w", "b"),
-        ("%TORYO,T12", "toryo", "w", "b"),
-        ("%KACHI", "kachi", "b", "w"),
-        ("%TIME_UP", "time_up", "w", "b"),
-        ("#TIME_UP", "time_up", "w", "b"),
-        ("%ILLEGAL_MOVE", "illegal_move", "w", "b"),
-        ("%+ILLEGAL_ACTION", "illegal_action", "w", "w"),
-        ("%-ILLEGAL_ACTION", "illegal_action", "b", "b"),
-        ("%TSUMI", "tsumi", "w", "b"),
-        ("%SENNICHITE", "sennichite", "d", "d"),
-        ("%JISHOGI", "jishogi", "d", "d"),
-        ("%HIKIWAKE", "hikiwake", "d", "d"),
-        ("%MAX_MOVES", "max_moves", "d", "d"),
-        ("%CHUDAN", "chudan", "-", "-"),
-        ("#ABNORMAL", "chudan", "-", "-"),
-        ("%MATTA", "matta", "-", "-"),
-        ("%FUZUMI", "fuzumi", "-", "-"),
-        ("%ERROR", "error", "-", "-"),
-        ("%NEWWORD", "unknown", "-", "-"),
-        ("", "unknown", "-", "-"),
-        ("'summary:max_moves:a draw:b draw", "max_moves", "d", "d"),
-        ("%KACHI\n'summary:illegal kachi:a lose:b win", "illegal_action", "w", "b"),
-    ],
-)
-def test_csa_endings(word, end, after_two, after_three):
-    game = read_one(HEADER + MOVES + word + "\n")
-    assert (game.moves, game.end, game.winner) == (["7g7f", "3c3d"], end, after_two)
-    game = read_one(HEADER + MOVES + "+2726FU\n" + word + "\n")
-    assert (game.total, game.end, game.winner) == (3, end, after_three)
-
-
-def test_csa_names_and_ratings():
-    notes = "'black_rate:black+0123abc:3456.5\n'white_rate:white+4567def:-12\n'** 30 -3334FU\n"
-    game = read_one(HEADER + notes + MOVES + "%TORYO\n")
-    assert (game.black, game.white, game.rate_b, game.rate_w) == ("black", "white", 3456.5, -12)
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp932", "euc_jp"])
-@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-def test_csa_encodings_and_line_ends(encoding, line_end):
-    text = HEADER.replace("black", "先手の人") + "'開始日時\n" + MOVES + "%TORYO\n"
-    game = read_one(text.replace("\n", line_end).encode(encoding))
-    assert (game.black, game.total, game.winner) == ("先手の人", 2, "w")
-
-
-def test_csa_text_in_no_encoding_is_refused():
-    with pytest.raises(GinkgoError):
-        decode_japanese(b"N+\x81\xff\xfe\n")
-    [(line, error)] = read_csa(b"N+\x81\xff\xfe\n")
-    assert line == 1
-    assert isinstance(error, GinkgoError)
-
-
-def test_csa_positions_and_comma_statements():
-    rows = ["P1-OU" + " * " * 8] + [f"P{rank}" + " * " * 9 for rank in range(2, 9)]
-    rows += ["P9" + " * " * 8 + "+OU", "P+00KI00FU", "-", "-9192OU,T3", "%TORYO"]
-    game = read_one("\n".join(rows) + "\n")
-    assert game.start.split()[:3] == ["k8/9/9/9/9/9/9/9/8K", "w", "GP"]
-    assert (game.moves, game.winner) == (["9a9b"], "w")
-
-
-def test_csa_several_games_each_with_its_line():
-    one = HEADER + MOVES + "%TORYO\n"
-    text = one + "/\n" + one.replace("-3334FU", "-3335FU") + "/\n" + one + "/\n"
-    found = list(read_csa(text.encode()))
-    assert [line for line, _ in found] == [1, 12, 23]
-    assert [isinstance(game, Game) for _, game in found] == [True, False, True]
-    assert "ply 2" in str(found[1][1])
-
-
-def test_csa_recorded_foul_is_left_out_and_loses():
-    game = read_one(HEADER + MOVES + "+7675KI\n%ILLEGAL_MOVE\n")
-    assert (game.total, game.winner) == (2, "w")
-
-
-def test_csa_repetition_with_checks_all_the_time_is_lost_by_the_checker():
-    rows = [f"P{rank}" + " * " * 9 for rank in range(2, 9)]
-    rows = ["P1" + " * " * 8 + "-OU", *rows, "P9+OU" + " * " * 8]
-    rows[4] = "P5" + " * " * 8 + "+HI"
-    # The rook checks along the first and the second file in turn.
-    cycle = ["-1121OU", "+1525HI", "-2111OU", "+2515HI"]
-    game = read_one("\n".join([*rows, "-", *cycle * 3, "%SENNICHITE"]) + "\n")
-    assert (game.end, game.winner) == ("perpetual", "w")
-
-
-def test_csa_repetition_without_checks_is_a_draw():
-    cycle = ["+2838HI", "-8272HI", "+3828HI", "-7282HI"]
-    game = read_one(HEADER + "\n".join([*cycle * 3, "%SENNICHITE"]) + "\n")
-    assert (game.end, game.winner) == ("sennichite", "d")
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.integers(0, 200), st.binary(max_size=6), st.integers(0, 12))
-def test_csa_damage_never_crashes_nor_loses_moves(place, junk, cut):
-    data = (HEADER + MOVES + "+8822UM\n-3122GI\n%TORYO\n").encode()
-    for _, game in read_csa(data[:place] + junk + data[place + cut :]):
-        assert isinstance(game, Game | GinkgoError)
-        if isinstance(game, Game):
-            assert len(game.moves) <= 5
-
-
 # --- sources ----------------------------------------------------------------------------------
 
 
@@ -416,7 +299,7 @@ def test_read_games_of_a_file_cut_short(tmp_path, suffix):
 
 def test_read_games_of_kifu(tmp_path):
     path = tmp_path / "one.csa.gz"
-    path.write_bytes(gzip.compress((HEADER + MOVES + "%TORYO\n").encode()))
+    path.write_bytes(gzip.compress(b"V2.2\nPI\n+\n+7776FU\n-3334FU\n%TORYO\n"))
     [(line, game)] = read_games(path)
     assert isinstance(game, Game)
     assert (line, game.game) == (1, "one")

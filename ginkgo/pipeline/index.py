@@ -19,8 +19,20 @@ from numpy.typing import NDArray
 from ginkgo.errors import GinkgoError
 from ginkgo.pipeline.parse_records import FIELDS, GameCutter, records_hash, split_lines
 from ginkgo.records import SPLITS, Refusal
-from ginkgo.records.files import BOM, DAMAGED, open_binary, plain_suffix
-from ginkgo.records.sources import find_sources, game_from_line, read_games
+from ginkgo.records.files import BOM, DAMAGED, STDIN, open_binary
+from ginkgo.records.kifu.packed import RECORDS as PACKED
+from ginkgo.records.kifu.packed import block_hash
+from ginkgo.records.kifu.reading import ReadOptions
+from ginkgo.records.kifu.stream import raw_games, read_raw
+from ginkgo.records.sources import (
+    RECORD_SUFFIXES,
+    find_sources,
+    game_from_line,
+    is_line_file,
+    is_small_kifu,
+    read_games,
+    suffix_of,
+)
 from ginkgo.records.split import BUCKETS, Split, choose_split
 
 #: Positions per segment, about: what one worker reads between two hand-overs. A segment is at
@@ -29,7 +41,7 @@ SEGMENT_POSITIONS = 8192
 
 WHOLE = (0, BUCKETS)
 
-RECORDS, GAMES, KIFU = "records", "games", "kifu"
+RECORDS, GAMES, KIFU, STREAM = "records", "games", "kifu", "stream"
 
 
 @dataclass(frozen=True)
@@ -41,11 +53,11 @@ class Segment:
     files: int
     """How many files: 1 but for kifu."""
     offset: int
-    """Byte where it begins, in the decompressed text."""
+    """Byte where it begins, in the decompressed text; of a stream: number of its first piece."""
     size: int
-    """Bytes."""
+    """Bytes; of a stream: pieces."""
     line: int
-    """Number of its first line, from 1."""
+    """Number of its first line, from 1; of a stream: of its first game or packed position."""
     game: int
     """Number of its first game within the source."""
     positions: int
@@ -56,7 +68,8 @@ class Segment:
 class DataFile:
     path: str
     kind: str
-    """`records`, `games` (a game a line) or `kifu` (a few games a file)."""
+    """`records`, `games` (a game a line), `kifu` (a few games a file), or `stream` (a file or
+    archive that is cut into games as it is read)."""
     origin: str = ""
     """The split whose folder, made by `ginkgo convert`, holds the file; empty: not split yet."""
     size: int = 0
@@ -208,14 +221,19 @@ class Scan:
             progress(source.name)
             scan = _SourceScan(source.name, self, segment_positions)
             kifu: list[Path] = []
+            streams: list[Path] = []
             for file in source.files:
-                if plain_suffix(file) == ".sfenx":
+                if str(file) == STDIN:
+                    raise GinkgoError("standard input cannot be read again: convert it first")
+                if suffix_of(file) in RECORD_SUFFIXES:
                     scan.records(file)
-                elif plain_suffix(file) == ".usi":
+                elif is_line_file(file):
                     scan.game_lines(file)
                 else:
-                    kifu.append(file)
+                    (kifu if is_small_kifu(file) else streams).append(file)
             scan.kifu(kifu)
+            for file in streams:
+                scan.stream(file)
             scan.finish(fraction)
             self._sources.append(scan)
 
@@ -398,6 +416,47 @@ class _SourceScan:
                 file.segments.append(segment)
                 self.segments.append(segment)
                 positions, start, start_game = 0, number + 1, len(self.games)
+
+    def stream(self, path: Path) -> None:
+        """A file of many games, or an archive. A segment holds games or packed positions only."""
+        file = self._new_file(path, STREAM)
+        options = ReadOptions(comments=False)
+        first = pieces = positions = 0
+        line = number = 1
+        game, packed = len(self.games), False
+
+        def close() -> None:
+            nonlocal first, pieces, positions, line, game
+            if pieces:
+                segment = Segment(file, 1, first, pieces, line, game, positions)
+                self.segments.append(segment)
+                self.scan.files[file].segments.append(segment)
+            first, pieces, positions = first + pieces, 0, 0
+            line, game = number, len(self.games)
+
+        for raw in raw_games(path):
+            now_packed = not isinstance(raw, Refusal) and raw.format in PACKED
+            if positions >= self.target or now_packed != packed:
+                close()
+            packed = now_packed
+            pieces += 1
+            if isinstance(raw, Refusal):
+                self.games.append((0, 0, ""))
+                number += 1
+            elif packed:
+                records = len(raw.data) // PACKED[raw.format].itemsize
+                self.games.append((block_hash(raw.data), records, ""))
+                positions += records
+                number += records
+            else:
+                for _line, found in read_raw(raw, options):
+                    plies, name = 0, 0
+                    if not isinstance(found, Refusal):
+                        plies, name = found.total, found.hash
+                    self.games.append((name, plies, ""))
+                    positions += plies
+                    number += 1
+        close()
 
     def _new_file(self, path: Path, kind: str) -> int:
         size = path.stat().st_size

@@ -20,14 +20,23 @@ from numpy.typing import NDArray
 
 from ginkgo.errors import GinkgoError
 from ginkgo.features.position import POSITION
-from ginkgo.pipeline.index import GAMES, KIFU, Segment
+from ginkgo.pipeline.index import GAMES, KIFU, STREAM, Segment
 from ginkgo.pipeline.parse import Block, ParseOptions, empty_block
 from ginkgo.pipeline.parse_games import parse_games
+from ginkgo.pipeline.parse_kifu import (
+    Streams,
+    games_of,
+    games_of_files,
+    is_packed,
+    parse_kifu,
+    parse_packed,
+)
 from ginkgo.pipeline.parse_records import parse_records
 from ginkgo.pipeline.ragged import Ragged
 from ginkgo.records import Game, Refusal
 from ginkgo.records.files import BOM, DAMAGED, is_compressed, open_binary
-from ginkgo.records.sources import game_from_line, read_games
+from ginkgo.records.kifu.stream import is_comment
+from ginkgo.records.sources import game_from_line
 
 #: Bytes that a position of a game hardly ever exceeds: 220 plane codes of two bytes are usual, and
 #: 60 moves of a soft policy of four. A block that needs more goes through the pipe.
@@ -125,6 +134,8 @@ class SegmentReader:
 
     def __init__(self) -> None:
         self._open: dict[str, tuple[IO[bytes], int]] = {}
+        self.streams = Streams()
+        """Files that are cut into games, not into lines."""
 
     def read(self, path: str, segment: Segment) -> bytes:
         """The bytes of a segment.
@@ -184,8 +195,13 @@ def run_job(job: Job, options: ParseOptions, reader: SegmentReader) -> Block:
         "wanted": job.wanted,
     }
     if job.kind == KIFU:
-        games = _kifu_games(job.paths, segment.file)
-        return parse_games(games, options, **common)  # type: ignore[arg-type]
+        return parse_kifu(games_of_files(job.paths, segment.file), options, **common)
+    if job.kind == STREAM:
+        pieces = reader.streams.take(path, segment.offset, segment.size)
+        place = {"file": segment.file, "number": segment.line}
+        if any(map(is_packed, pieces)):
+            return parse_packed(pieces, options, **place, **common)  # type: ignore[arg-type]
+        return parse_kifu(games_of(pieces, **place), options, **common)
     text = reader.read(path, segment)
     if segment.line == 1:
         text = text.removeprefix(BOM)
@@ -206,16 +222,9 @@ def _line_games(
     lines: list[bytes], path: str, segment: Segment
 ) -> Iterator[tuple[int, int, Game | Refusal | None]]:
     for number, line in enumerate(lines, segment.line):
-        game = game_from_line(path, number, line) if line.strip() else None
+        holds_game = line.strip() and not is_comment(line)
+        game = game_from_line(path, number, line) if holds_game else None
         yield segment.file, number, game
-
-
-def _kifu_games(
-    paths: tuple[str, ...], first_file: int
-) -> Iterator[tuple[int, int, Game | Refusal | None]]:
-    for file, path in enumerate(paths, first_file):
-        for number, (_line, game) in enumerate(read_games(path), 1):
-            yield file, number, game
 
 
 def worker_main(

@@ -12,8 +12,9 @@ import glob
 import gzip
 import io
 import os
+import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,6 +26,9 @@ from ginkgo.errors import GinkgoError
 BOM = b"\xef\xbb\xbf"
 
 COMPRESSIONS = (".gz", ".zst")
+
+#: Stands for standard input where a path is asked for.
+STDIN = "-"
 
 #: What a compressed stream raises when it is cut short or damaged.
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
@@ -51,7 +55,11 @@ def is_compressed(path: str | Path) -> bool:
     return Path(path).suffix.lower() in COMPRESSIONS
 
 
-def find_files(paths: Sequence[str | Path], suffixes: Sequence[str]) -> list[Path]:
+def find_files(
+    paths: Sequence[str | Path],
+    suffixes: Sequence[str],
+    suffix_of: Callable[[Path], str] = plain_suffix,
+) -> list[Path]:
     """All files with one of `suffixes` (compressed or not) at `paths`.
 
     A path may be a file (taken whatever its suffix), a directory (searched with its
@@ -74,7 +82,7 @@ def find_files(paths: Sequence[str | Path], suffixes: Sequence[str]) -> list[Pat
                 inside += [
                     file
                     for file in candidate.rglob("*")
-                    if plain_suffix(file) in suffixes and file.is_file()
+                    if suffix_of(file) in suffixes and file.is_file()
                 ]
             else:
                 inside.append(candidate)
@@ -86,18 +94,29 @@ def find_files(paths: Sequence[str | Path], suffixes: Sequence[str]) -> list[Pat
     return list(found.values())
 
 
-def open_binary(path: str | Path) -> IO[bytes]:
+def open_binary(path: str | Path, archive: bool = False) -> IO[bytes]:
     """Open for reading, decompressing `.gz` and `.zst` on the way.
+
+    Args:
+        path: `-`: standard input.
+        archive: it is a tar, whose short suffix `.tgz` means compression too.
 
     Raises:
         GinkgoError: the file cannot be opened.
     """
-    path = Path(path)
+    if str(path) == STDIN:
+        return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
     try:
         raw = open(path, "rb")
     except OSError as error:
         raise GinkgoError(f"{path}: {error.strerror}") from error
-    match path.suffix.lower():
+    name = str(path)
+    return open_compressed(name + ".gz" if archive and name.lower().endswith(".tgz") else name, raw)
+
+
+def open_compressed(name: str, raw: IO[bytes]) -> IO[bytes]:
+    """The stream without the compression that its name tells of."""
+    match Path(name).suffix.lower():
         case ".gz":
             return io.BufferedReader(_WhatIsThere(gzip.GzipFile(fileobj=raw), raw), 1 << 20)
         case ".zst":

@@ -27,6 +27,17 @@ BUCKETS = 10_000
 SPLITS = ("train", "val", "test")
 
 
+@dataclass(frozen=True)
+class Variation:
+    """A branch off the main line, itself without a result."""
+
+    ply: int
+    """Of its first move, counted from the start of the game."""
+    start: str
+    """The position that it begins from, as SFEN."""
+    moves: tuple[str, ...]
+
+
 @dataclass
 class Game:
     """One game as played, moves in USI, not yet replayed.
@@ -51,6 +62,26 @@ class Game:
     rate_w: float | None = None
     other: dict[str, str] = field(default_factory=dict)
     """Keys that ginkgo does not know, kept as they are."""
+    times: Sequence[float | None] = ()
+    """Seconds spent on each move, as far as known; empty: on none."""
+    scores: Sequence[int | None] = ()
+    """Search score at each move in centipawns, mover's view; empty: none."""
+    policies: Sequence[dict[str, int] | None] = ()
+    """Visits by move at each move; empty: none."""
+    comments: dict[int, str] | None = None
+    """By ply, 0: before the first move. Line ends separate the lines of one ply."""
+    variations: Sequence[Variation] = ()
+    """Branches, where they were asked for."""
+    notes: Sequence[str] = ()
+    """What was odd about the file although it could be read."""
+    home: int | None = None
+    """Of a position whose game is not known: the hash that decides its split."""
+    format: str = field(default="", compare=False)
+    """What the game was read from: `csa`, `kif`, …"""
+    encoding: str = field(default="", compare=False)
+    """Of the text that it was read from."""
+    sfens: Sequence[str] | None = field(default=None, compare=False)
+    """The SFEN before each move, where reading the game gave them anyway: see `replay`."""
 
     @property
     def total(self) -> int:
@@ -65,7 +96,7 @@ class Game:
     @property
     def bucket(self) -> int:
         """The number in [0, 10000) that decides the split."""
-        return self.hash % BUCKETS
+        return (self.hash if self.home is None else self.home) % BUCKETS
 
 
 @dataclass(frozen=True)
@@ -78,10 +109,14 @@ class Refusal:
 
     file: str
     line: int
-    """From 1; of a kifu file, where the game begins."""
+    """From 1; of a kifu file, where the fault is or else where the game begins."""
     reason: str
     kind: str = "unreadable game"
     """What kind of fault, in a few words: faults are counted by kind."""
+    plies: int = 0
+    """Moves before the fault, where they are known."""
+    format: str = ""
+    """What it was read as."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.kind}: {self.reason}"

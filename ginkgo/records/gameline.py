@@ -8,6 +8,7 @@ In: a line. Out: a `Game`, and back.
 
 from __future__ import annotations
 
+import re
 from urllib.parse import quote, unquote
 
 from ginkgo.errors import GinkgoError
@@ -26,13 +27,16 @@ def parse_game_line(line: str) -> Game:
     head = head.removeprefix("position").strip()
     if head == "startpos":
         start = STARTPOS
-    elif head.startswith("sfen "):
+    elif head.startswith("sfen ") or _SFEN.match(head):
         start = head.removeprefix("sfen ").strip()
         if start != STARTPOS:
-            start = check_sfen(start)
+            start = check_sfen(start.replace("_", " "))
     else:
         raise GinkgoError("not a game line: expected 'startpos' or 'sfen …', then 'moves …'")
-    game = Game(start=start, moves=tail.split())
+    game = Game(start=start, moves=tail.split(), format="usi")
+    if game.moves and game.moves[-1] in _END_WORDS:
+        _end(game, game.moves[-1])
+        game.moves = game.moves[:-1]
     for pair in pairs:
         for item in pair.split(" ") if pair.count("=") > 1 else [pair]:
             key, separator, value = item.partition("=")
@@ -40,6 +44,32 @@ def parse_game_line(line: str) -> Game:
                 continue
             _set(game, key.strip(), unquote(value.strip()))
     return game
+
+
+#: Words that engines' records have in place of a last move: ending, and whether the side to move
+#: has won (`win`), lost (`lose`), or nobody has.
+_END_WORDS = {
+    "resign": ("toryo", "lose"),
+    "win": ("kachi", "win"),
+    "timeout": ("time_up", "lose"),
+    "rep_draw": ("sennichite", "d"),
+    "rep_inf": ("sennichite", "d"),
+    "rep_win": ("perpetual", "win"),
+    "rep_lose": ("perpetual", "lose"),
+    "draw": ("hikiwake", "d"),
+    "max_moves": ("max_moves", "d"),
+    "break": ("chudan", "-"),
+    "none": ("unknown", "-"),
+}
+_SFEN = re.compile(r"(?:[1-9+PLNSGBRKplnsgbrk]+/){8}[1-9+PLNSGBRKplnsgbrk]+[ _][bw]\b")
+
+
+def _end(game: Game, word: str) -> None:
+    """Set ending and winner from an end word; what the line states after a TAB overrules it."""
+    white = (game.start.split()[1] == "w") == bool(len(game.moves) % 2)
+    mover, other = ("w", "b") if white else ("b", "w")
+    game.end, rule = _END_WORDS[word]
+    game.winner = {"win": mover, "lose": other}.get(rule, rule)
 
 
 def _set(game: Game, key: str, value: str) -> None:

@@ -7,11 +7,13 @@ that names the first move that the rules forbid.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import cshogi
 
 from ginkgo.errors import GinkgoError
 from ginkgo.records.game import STARTPOS, Game
+from ginkgo.records.kifu.pieces import move16
 from ginkgo.records.sfen import check_sfen
 
 _USI = re.compile(r"[1-9][a-i][1-9][a-i]\+?|[PLNSGBR]\*[1-9][a-i]")
@@ -71,18 +73,60 @@ def replay(game: Game) -> list[str]:
     >>> replay(Game(moves=["7g7f", "3c3d"]))[1]
     'lnsgkgsnl/1r5b1/ppppppppp/9/9/2P6/PP1PPPPPP/1B5R1/LNSGKGSNL w - 2'
     """
+    if game.sfens is not None:
+        return list(game.sfens)
     board = cshogi.Board()
     set_up(board, game.start)
+    sfens: list[str] = []
+    played = walk(board, game.moves, sfens)
+    if played < game.total:
+        usi = game.moves[played]
+        known = _USI.fullmatch(usi)
+        what = f"illegal move {usi}" if known else f"{usi!r} is no USI move"
+        raise IllegalMove(f"ply {played + 1}: {what}")
+    return sfens
+
+
+def walk(board: cshogi.Board, moves: Sequence[str], sfens: list[str] | None = None) -> int:
+    """Play moves on a board as far as the rules allow.
+
+    Args:
+        board: at the start position (see `set_up`); afterwards after the last legal move.
+        moves: USI.
+        sfens: gets the SFEN before each move that was played.
+
+    Returns:
+        how many were played.
+    """
     white = board.turn == cshogi.WHITE
-    sfens = []
-    parse, is_legal, push, sfen = board.move_from_usi, board.is_legal, board.push, board.sfen
-    for ply, usi in enumerate(game.moves, 1):
-        if not _USI.fullmatch(usi):
-            raise IllegalMove(f"ply {ply}: {usi!r} is no USI move")
-        move = parse(usi)
-        if not move or breaks_promotion(move, white) or not is_legal(move):
-            raise IllegalMove(f"ply {ply}: illegal move {usi}")
-        sfens.append(sfen())
+    unpack, is_legal, push, sfen = board.move_from_move16, board.is_legal, board.push, board.sfen
+    played = 0
+    for usi in moves:
+        packed = _MOVES[usi]
+        if packed < 0:
+            break
+        move = unpack(packed)
+        # Only moves that end in the outer ranks or promote can break the promotion rules.
+        if not move or ((usi[3] in "abhi" or usi[-1] == "+") and breaks_promotion(move, white)):
+            break
+        if not is_legal(move):
+            break
+        if sfens is not None:
+            sfens.append(sfen())
         push(move)
         white = not white
-    return sfens
+        played += 1
+    return played
+
+
+class _Moves(dict):
+    """cshogi's 16-bit move by USI text, -1 for what is none; there are some 13,000."""
+
+    def __missing__(self, usi: str) -> int:
+        if not _USI.fullmatch(usi):
+            return -1
+        self[usi] = packed = move16(usi)
+        return packed
+
+
+_MOVES = _Moves()

@@ -90,8 +90,12 @@ def format_record(record: Record) -> str:
         **record.other,
     }
     fields = [record.sfen, str(record.total), record.move, record.winner]
-    fields += [f"{key}={quote(value, safe=_PLAIN)}" for key, value in known.items() if value]
+    fields += [f"{key}={_quoted(value)}" for key, value in known.items() if value]
     return ",".join(fields)
+
+
+def _quoted(value: str) -> str:
+    return value if value.isascii() and value.isalnum() else quote(value, safe=_PLAIN)
 
 
 #: Characters that need no percent-encoding: everything but comma, `%` and line ends.

@@ -12,21 +12,32 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ginkgo.errors import GinkgoError
-from ginkgo.records.csa import read_csa
-from ginkgo.records.files import DAMAGED, find_files, open_binary, plain_stem, plain_suffix
+from ginkgo.records.files import (
+    DAMAGED,
+    STDIN,
+    find_files,
+    open_binary,
+    plain_stem,
+    plain_suffix,
+)
 from ginkgo.records.game import Game, Refusal
-from ginkgo.records.gameline import parse_game_line
+from ginkgo.records.kifu.archive import ARCHIVES, archive_stem, is_archive
+from ginkgo.records.kifu.reading import ReadOptions
+from ginkgo.records.kifu.stream import broken, is_comment, lines_of, raw_games, read_line, read_raw
 
 #: A game a line.
-LINE_SUFFIXES = (".usi",)
+LINE_SUFFIXES = (".usi", ".sfen")
 #: One game a file, or a few.
-KIFU_SUFFIXES = (".csa",)
-GAME_SUFFIXES = LINE_SUFFIXES + KIFU_SUFFIXES
+KIFU_SUFFIXES = (".csa", ".kif", ".kifu", ".ki2", ".ki2u", ".jkf")
+#: Positions or games as bytes.
+PACKED_SUFFIXES = (".hcpe", ".hcpe3", ".psv", ".bin")
+GAME_SUFFIXES = LINE_SUFFIXES + KIFU_SUFFIXES + PACKED_SUFFIXES + ARCHIVES
 RECORD_SUFFIXES = (".sfenx",)
 
+#: A larger kifu may hold any number of games: it is cut into them before they are read.
+_SMALL_FILE = 1 << 18
+
 _SHARD_NUMBER = re.compile(r"-[0-9]{5}$")
-#: A longer line is no game line: the longest game kept takes a few thousand bytes.
-_LONGEST_LINE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,15 @@ class Source:
     files: tuple[Path, ...]
 
 
+def suffix_of(path: str | Path) -> str:
+    """The suffix that tells what a file is: `.zip` and `.tar.gz` of archives, else the one before
+    the compression."""
+    if is_archive(path):
+        name = Path(path).name.lower()
+        return max((suffix for suffix in ARCHIVES if name.endswith(suffix)), key=len)
+    return plain_suffix(path)
+
+
 def source_name(path: str | Path) -> str:
     """The source that a file belongs to.
 
@@ -45,12 +65,14 @@ def source_name(path: str | Path) -> str:
 
     >>> source_name("games/amateur.usi.gz"), source_name("train/amateur-00003.sfenx.zst")
     ('amateur', 'amateur')
-    >>> source_name("2023/wdoor/0001.csa")
-    'wdoor'
+    >>> source_name("2023/wdoor/0001.csa"), source_name("wdoor2023.tar.gz")
+    ('wdoor', 'wdoor2023')
     """
+    if str(path) == STDIN:
+        return "stdin"
     if plain_suffix(path) in KIFU_SUFFIXES:
         return Path(path).resolve().parent.name or "kifu"
-    stem = plain_stem(path)
+    stem = archive_stem(path) if is_archive(path) else plain_stem(path)
     return _SHARD_NUMBER.sub("", stem) or stem
 
 
@@ -59,80 +81,91 @@ def find_sources(
 ) -> list[Source]:
     """The sources at files, directories and globs, sorted by name.
 
+    A file that is named itself may have any suffix, as long as its content is that of a game.
+
     Raises:
         GinkgoError: a path does not exist, or holds no file of these kinds.
     """
     found: dict[str, list[Path]] = {}
-    for file in find_files(paths, suffixes):
-        if plain_suffix(file) not in suffixes:
-            raise GinkgoError(f"{file}: expected a file of kind {' or '.join(suffixes)}")
+    for file in files_at(paths, suffixes):
+        if suffix_of(file) not in suffixes and not (
+            set(suffixes) & set(GAME_SUFFIXES) and _is_game_file(file)
+        ):
+            kinds = " or ".join(suffixes)
+            raise GinkgoError(f"{file}: expected a file of kind {kinds}")
         found.setdefault(source_name(file), []).append(file)
     return [Source(name, tuple(files)) for name, files in sorted(found.items())]
 
 
+def files_at(paths: Sequence[str | Path], suffixes: Sequence[str] = GAME_SUFFIXES) -> list[Path]:
+    """The files at paths; `-` stands for standard input.
+
+    Raises:
+        GinkgoError: a path does not exist, or is a directory without such a file.
+    """
+    named = [path for path in paths if str(path) != STDIN]
+    found = find_files(named, suffixes, suffix_of) if named else []
+    return [Path(STDIN), *found] if len(named) < len(paths) else found
+
+
+def _is_game_file(path: Path) -> bool:
+    from ginkgo.records.kifu.detect import HEAD, detect
+
+    if suffix_of(path) in RECORD_SUFFIXES:
+        return False
+    if str(path) == STDIN:
+        return True
+    try:
+        with open_binary(path) as stream:
+            head = stream.read(HEAD)
+    except (*DAMAGED, OSError):
+        return False
+    return bool(detect(head, str(path), len(head) < HEAD))
+
+
+def is_line_file(path: str | Path) -> bool:
+    """Whether a file's name says that it has a game a line."""
+    return plain_suffix(path) in LINE_SUFFIXES and not is_archive(path)
+
+
+def is_small_kifu(path: str | Path) -> bool:
+    """Whether a file is taken whole: a kifu of one game, or a few."""
+    if str(path) == STDIN or is_archive(path) or plain_suffix(path) not in KIFU_SUFFIXES:
+        return False
+    try:
+        return Path(path).stat().st_size <= _SMALL_FILE
+    except OSError:
+        return True  # Whoever reads it says what is wrong.
+
+
 def read_games(path: str | Path) -> Iterator[tuple[int, Game | Refusal]]:
-    """All games of a file, none replayed yet.
+    """All games of a file. Those of game lines are not replayed yet.
 
     Yields:
         The line where the game begins (from 1), and the game or why it cannot be read. A file
         that cannot be opened or is cut short gives what there is and one more refusal.
     """
-    if plain_suffix(path) in KIFU_SUFFIXES:
-        yield from _read_kifu(path)
+    if is_line_file(path):
+        for line, data in read_lines(path):
+            yield line, data if isinstance(data, Refusal) else read_line(path, line, data)
         return
-    for line, data in read_lines(path):
-        yield line, data if isinstance(data, Refusal) else game_from_line(path, line, data)
+    options = ReadOptions(comments=False)
+    for raw in raw_games(path):
+        if isinstance(raw, Refusal):
+            yield raw.line, raw
+        else:
+            yield from read_raw(raw, options)
 
 
 def read_lines(path: str | Path) -> Iterator[tuple[int, bytes | Refusal]]:
-    """The lines of a text file that are not blank, numbered from 1, without their ends.
-
-    Never holds more than a line and a buffer. A file that is cut short ends with a refusal; the
-    line that was cut is left out.
-    """
-    line = 0
+    """The lines of a text file that are neither blank nor comments: see `lines_of`."""
     try:
         with open_binary(path) as stream:
-            while data := stream.readline(_LONGEST_LINE):
-                line += 1
-                if len(data) == _LONGEST_LINE and not data.endswith(b"\n"):
-                    yield line, Refusal(str(path), line, "line too long", "line too long")
-                    while data and not data.endswith(b"\n"):
-                        data = stream.readline(_LONGEST_LINE)
-                elif not data.isspace():
-                    yield line, data.rstrip(b"\r\n")
-    except (*DAMAGED, OSError, GinkgoError) as error:
-        yield line + 1, _broken(path, line + 1, error)
+            for line, data in lines_of(str(path), stream):
+                if isinstance(data, Refusal) or not is_comment(data):
+                    yield line, data
+    except (OSError, GinkgoError) as error:
+        yield 1, broken(path, 1, error)
 
 
-def game_from_line(path: str | Path, line: int, data: bytes) -> Game | Refusal:
-    """One line of a file of game lines, read."""
-    try:
-        return parse_game_line(data.removeprefix(b"\xef\xbb\xbf").decode())
-    except UnicodeDecodeError:
-        return Refusal(str(path), line, "bytes that are not UTF-8 text", "not UTF-8")
-    except GinkgoError as error:
-        return Refusal(str(path), line, str(error), "malformed game line")
-
-
-def _read_kifu(path: str | Path) -> Iterator[tuple[int, Game | Refusal]]:
-    try:
-        with open_binary(path) as stream:
-            data = stream.read()
-    except (*DAMAGED, OSError, GinkgoError) as error:
-        yield 1, _broken(path, 1, error)
-        return
-    games = list(read_csa(data))
-    for number, (line, game) in enumerate(games, 1):
-        if isinstance(game, GinkgoError):
-            yield line, Refusal(str(path), line, str(game))
-        else:
-            game.game = plain_stem(path) + (f"-{number}" if len(games) > 1 else "")
-            yield line, game
-
-
-def _broken(path: str | Path, line: int, error: Exception) -> Refusal:
-    if isinstance(error, GinkgoError):
-        reason = str(error).removeprefix(f"{path}: ")
-        return Refusal(str(path), line, f"cannot be opened: {reason}", "unreadable file")
-    return Refusal(str(path), line, f"damaged or cut short: {error}", "damaged file")
+game_from_line = read_line

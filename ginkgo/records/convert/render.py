@@ -1,0 +1,148 @@
+"""What is written of a game, in each format.
+
+In: a `Game` and the options. Out: bytes, and the number of positions in them; or a `Refusal`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ginkgo.errors import GinkgoError
+from ginkgo.records.convert.config import GAME_FORMATS, ConvertConfig
+from ginkgo.records.game import MAX_PLIES, Game, Refusal
+from ginkgo.records.gameline import format_game_line
+from ginkgo.records.replay import IllegalMove, replay
+from ginkgo.records.sfenx import Record, format_record
+
+
+class Rendered(NamedTuple):
+    data: bytes
+    positions: int
+
+
+def render(
+    game: Game, config: ConvertConfig, file: str = "", line: int = 0
+) -> Rendered | Refusal | None:
+    """What is to be written of a game; None: the filters leave nothing.
+
+    Args:
+        file, line: for naming the game where it is refused.
+    """
+    if config.to == "sfenx":
+        lines = game_records(game, config, file, line)
+        if isinstance(lines, Refusal):
+            return lines
+        return Rendered("".join(lines).encode(), len(lines)) if lines else None
+    sfens = _replayed(game, file, line)
+    if isinstance(sfens, Refusal):
+        return sfens
+    if refusal := _rating_missing(game, config, file, line):
+        return refusal
+    if config.endings and game.end not in config.endings:
+        return None
+    if config.to in GAME_FORMATS:
+        return Rendered(_whole_game(game, config.to), game.total)
+    return _packed(game, config, sfens)
+
+
+def _whole_game(game: Game, to: str) -> bytes:
+    if to == "usi":
+        return (format_game_line(game) + "\n").encode()
+    from ginkgo.records.kifu.write import write_csa, write_ki2, write_kif
+
+    writers = {"csa": write_csa, "kif": write_kif, "ki2": write_ki2}
+    return writers[to](game).encode()
+
+
+def _replayed(game: Game, file: str, line: int) -> list[str] | Refusal:
+    """The SFENs of a game that can be used."""
+    if not game.moves:
+        return Refusal(file, line, "no moves", "no moves")
+    if game.total > MAX_PLIES:
+        reason = f"{game.total} plies, at most {MAX_PLIES} are kept"
+        return Refusal(file, line, reason, "too long")
+    try:
+        return replay(game)
+    except IllegalMove as error:
+        return Refusal(file, line, str(error), "illegal move")
+    except GinkgoError as error:
+        return Refusal(file, line, str(error), "bad start position")
+
+
+def _rating_missing(game: Game, config: ConvertConfig, file: str, line: int) -> Refusal | None:
+    if config.min_rating and game.rate_b is None and game.rate_w is None:
+        return Refusal(file, line, "no ratings, and a minimum is asked for", "no ratings")
+    return None
+
+
+def game_records(
+    game: Game, config: ConvertConfig, file: str = "", line: int = 0
+) -> list[str] | Refusal:
+    """The record lines of a game, with line ends, as the filters leave them.
+
+    A game whose SFENs do not begin at ply 1 (a diagram) gets the key `start`, the ply of its
+    first position, so that plies can be counted from the start of the game.
+
+    Args:
+        file, line: for naming the game where it is refused.
+    """
+    sfens = _replayed(game, file, line)
+    if isinstance(sfens, Refusal):
+        return sfens
+    if refusal := _rating_missing(game, config, file, line):
+        return refusal
+    if config.endings and game.end not in config.endings:
+        return []
+    first_ply = sfens[0].rpartition(" ")[2]
+    # The sides take turns.
+    first = sfens[0].split(" ", 2)[1]
+    sides = (first, "w" if first == "b" else "b")
+    rates = {"b": game.rate_b, "w": game.rate_w}
+    turns = [
+        _tail(game, rates[side], first_ply) if _wanted(config, side, rates[side]) else None
+        for side in sides[: game.total]
+    ]
+    total, searched = game.total, bool(game.scores or game.policies)
+    lines = []
+    for index in range(max(0, config.min_ply - 1), total):
+        tail = turns[index & 1]
+        if tail is not None:
+            if searched:
+                tail = tail[:-1] + _searched(game, index) + "\n"
+            lines.append(f"{sfens[index]},{total},{game.moves[index]}{tail}")
+    return lines
+
+
+def _wanted(config: ConvertConfig, side: str, rate: float | None) -> bool:
+    """Whether the positions of a side pass."""
+    if config.side and side != config.side:
+        return False
+    return not config.min_rating or (rate is not None and rate >= config.min_rating)
+
+
+def _tail(game: Game, rate: float | None, first_ply: str) -> str:
+    """What follows the move in all lines of one side, as `format_record` writes it."""
+    other = {} if first_ply == "1" else {"start": first_ply}
+    record = Record("", game.total, "", game.winner, game.game, game.end, rate, other=other)
+    return format_record(record).removeprefix(f",{game.total},") + "\n"
+
+
+def _searched(game: Game, index: int) -> str:
+    """The keys that tell what a search found at a move."""
+    score = game.scores[index] if game.scores else None
+    policy = game.policies[index] if game.policies else None
+    record = Record("", 0, "", "-", score=score, policy=policy or {})
+    return format_record(record).removeprefix(",0,,-")
+
+
+def _packed(game: Game, config: ConvertConfig, sfens: list[str]) -> Rendered | None:
+    from ginkgo.records.kifu.write import pack_positions
+
+    indices = []
+    for index in range(max(0, config.min_ply - 1), game.total):
+        side = sfens[index].split(" ", 2)[1]
+        if _wanted(config, side, game.rate_b if side == "b" else game.rate_w):
+            indices.append(index)
+    if not indices or game.winner == "-":
+        return None
+    return Rendered(pack_positions(game, config.to, sfens, indices), len(indices))

@@ -1,0 +1,366 @@
+"""CSA game records (`.csa`, versions 1 to 3.0): one game.
+
+In: its text. Out: a `Reading`.
+
+A line of CSA names origin, destination and the piece after the move, so that nothing is left for a
+library to do but to check it; comments, endings and ratings are written by servers and clients in
+more ways than the format knows.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from ginkgo.records.game import STARTPOS
+from ginkgo.records.kifu.pieces import (
+    CSA_PIECES,
+    GOLD,
+    HAND_ORDER,
+    KING,
+    WHITE,
+    Misfit,
+    Move,
+    cells_from_sfen,
+    empty_cells,
+    sfen_from_cells,
+    usi_moves,
+)
+from ginkgo.records.kifu.reading import Fault, Reading, ReadOptions
+from ginkgo.records.kifu.result import END_WORDS, Statement
+from ginkgo.records.sfen import LIMITS
+
+#: What the shogi server gives as reason in its `'summary` line, as end words.
+_SUMMARY_WORDS = {
+    "toryo": "TORYO",
+    "kachi": "KACHI",
+    "illegal kachi": "ILLEGAL_KACHI",
+    "time up": "TIME_UP",
+    "illegal move": "ILLEGAL_MOVE",
+    "uchifuzume": "ILLEGAL_MOVE",
+    "sennichite": "SENNICHITE",
+    "oute_sennichite": "OUTE_SENNICHITE",
+    "jishogi": "JISHOGI",
+    "max_moves": "MAX_MOVES",
+    "abnormal": "ABNORMAL",
+}
+#: What other programs write for an end: who has won, and how.
+_FOREIGN_END = re.compile(r"(SENTE|GOTE)_WIN_([A-Z_]+)|(DRAW)_([A-Z_]+)")
+_FOREIGN_WORDS = {
+    "TORYO": "toryo",
+    "TIMEOUT": "time_up",
+    "DISCONNECT": "time_up",
+    "CHECKMATE": "tsumi",
+    "ENTERINGKING": "kachi",
+    "OUTE_SENNICHI": "perpetual",
+    "SENNICHI": "sennichite",
+}
+_SUMMARY = re.compile(r"'summary:([^:]+):(.*)")
+_RATE = re.compile(r"'(black|white)_rate:(.*):(-?[0-9]+(?:\.[0-9]*)?)\s*")
+_SCORE = re.compile(r"'\*\*\s*([+-]?[0-9]+)(?:\s|[+-]|$)")
+_CELL = re.compile(r"([+-])([A-Z]{2})|\*")
+_PLACED = re.compile(r"([0-9])([0-9])([A-Z]{2})")
+_TIME = re.compile(r"T([0-9]+(?:\.[0-9]+)?)\s*")
+_VERSION = re.compile(r"V(?:1|1\.0|2|2\.[0-2]|3|3\.0)\s*")
+_MOVE_LIKE = re.compile(r"[0-9]{4}[A-Z]{2}")
+
+
+class _Moves(dict):
+    """Move by the text of a CSA line without its sign; None for what is no move."""
+
+    def __missing__(self, text: str) -> Move | None:
+        found: Move | None = None
+        if len(text) == 6 and text[:4].isdecimal() and text.isascii() and text[4:] in CSA_PIECES:
+            origin, to = int(text[:2]), int(text[2:4])
+            if to % 10 and to > 10 and (origin == 0 or (origin % 10 and origin > 10)):
+                found = (origin, to, CSA_PIECES[text[4:]])
+        if len(self) < 1 << 16:
+            self[text] = found
+        return found
+
+
+_MOVES = _Moves()
+
+
+def read_csa(text: str, options: ReadOptions) -> Reading:
+    """Read one game.
+
+    Raises:
+        Fault: a line that looks like a move or a position cannot be read.
+    """
+    game = _Lines(options.comments)
+    moves, lines, signs, times = game.moves, game.lines, game.signs, game.reading.times
+    for number, line in enumerate(text.split("\n")):
+        kind = line[:1]
+        # Nearly all lines are moves and times: they are seen to at once.
+        if kind == "+" or kind == "-":
+            move = _MOVES[line[1:7]]
+            if move is not None and len(line) == 7:
+                moves.append(move)
+                lines.append(number)
+                signs.append(kind)
+                continue
+        elif kind == "T":
+            if line[1:].isdecimal() and len(times) == len(moves) - 1:
+                times.append(float(line[1:]))
+                continue
+        elif kind == "'":
+            game.comment(line)
+            continue
+        elif not kind:
+            continue
+        elif kind in "N$V#":
+            game.header(number, line)
+            continue
+        game.statements(number, line)
+    return game.finished()
+
+
+class _Lines:
+    """What the lines of a game say."""
+
+    def __init__(self, comments: bool) -> None:
+        self.reading = Reading("csa")
+        self.moves: list[Move] = []
+        self.lines: list[int] = []
+        """By move its line."""
+        self.signs: list[str] = []
+        """By move its colour."""
+        self._comments = comments
+        self._setup: list[tuple[int, str]] = []
+        """Lines that describe the start position."""
+        self._turn = ""
+        self._summary: tuple[str, str] | None = None
+        self._names: dict[str, str] = {}
+        """Side by name, as the server knows them."""
+
+    def comment(self, line: str) -> None:
+        """A line with an apostrophe: what servers say, scores, text."""
+        reading = self.reading
+        if line.startswith("'**"):
+            _read_score(line, reading, len(self.moves), self.signs)
+        elif match := _SUMMARY.match(line):
+            self._summary = (match[1].strip(), match[2])
+        elif match := _RATE.fullmatch(line):
+            self._names[match[2]] = "b" if match[1] == "black" else "w"
+            if match[1] == "black":
+                reading.rate_b = float(match[3])
+            else:
+                reading.rate_w = float(match[3])
+        elif self._comments and line.startswith("'*"):
+            reading.comments.setdefault(len(self.moves), []).append(line[2:])
+
+    def header(self, number: int, line: str) -> None:
+        """Names, facts, the version, and what a client noted of the server."""
+        reading = self.reading
+        if _MOVE_LIKE.match(line, 1):
+            raise Fault(number, f"cannot read {line[:40]!r}", len(self.moves))
+        if line.startswith("N+"):
+            reading.black = line[2:].strip()
+        elif line.startswith("N-"):
+            reading.white = line[2:].strip()
+        elif line[0] == "V" and not _VERSION.fullmatch(line):
+            reading.notes.append(f"line {number + 1}: unknown version {line.strip()!r}")
+        elif line[0] == "#" and line[1:].strip() in END_WORDS:
+            reading.statements.append(_statement(line.strip(), line[1:]))
+
+    def statements(self, number: int, line: str) -> None:
+        """All other lines: statements joined by commas, positions, endings, foreign things."""
+        for part in map(str.strip, line.split(",")):
+            if part[:1] == "'" or (part[:1] == "*" and self.moves):
+                if part[0] == "*":
+                    self._note(number, part)
+                return
+            if part:
+                self._statement(number, part)
+
+    def _statement(self, number: int, part: str) -> None:
+        reading, ply = self.reading, len(self.moves)
+        if part in ("+", "-"):
+            self._turn = self._turn or part
+        elif part[0] in "+-":
+            move = _MOVES[part[1:]]
+            if move is None:
+                raise Fault(number, f"ply {ply + 1}: cannot read {part!r}", ply)
+            self.moves.append(move)
+            self.lines.append(number)
+            self.signs.append(part[0])
+        elif part[0] == "P" and not ply:
+            self._setup.append((number, part))
+        elif part[0] == "T" and (match := _TIME.fullmatch(part)):
+            if ply and not reading.statements:
+                _set_time(reading.times, ply, float(match[1]))
+        elif part[0] == "%" and not _MOVE_LIKE.match(part, 1):
+            reading.statements.append(_statement(part, part[1:]))
+        elif match := _FOREIGN_END.fullmatch(part):
+            reading.statements.append(_foreign(part, match))
+            reading.notes.append(f"line {number + 1}: foreign end word {part!r}")
+        elif (_MOVE_LIKE.search(part) and part[0] != "*") or part[0] == "P":
+            raise Fault(number, f"cannot read {part[:40]!r}", ply)
+        else:
+            self._note(number, part)
+
+    def _note(self, number: int, part: str) -> None:
+        self.reading.notes.append(f"line {number + 1}: not understood: {part[:40]!r}")
+
+    def finished(self) -> Reading:
+        """The game."""
+        reading = self.reading
+        _set_position(reading, self._setup, self._turn or (self.signs[0] if self.signs else "+"))
+        _check_turns(reading, self.signs, self.lines)
+        reading.lines = self.lines
+        cells, white = cells_from_sfen(reading.start)
+        try:
+            reading.moves = usi_moves(cells, white, self.moves)
+        except Misfit as error:
+            raise Fault(self.lines[error.ply - 1], str(error), error.ply - 1) from None
+        if self._summary is not None:
+            _add_summary(reading, self._summary, self._names)
+        return reading
+
+
+def _set_time(times: list[float | None], ply: int, seconds: float) -> None:
+    times.extend([None] * (ply - len(times)))
+    times[ply - 1] = seconds
+
+
+def _read_score(line: str, reading: Reading, ply: int, signs: list[str]) -> None:
+    """floodgate writes scores from Black's view after the move that they led to."""
+    if ply and (match := _SCORE.match(line)) and len(match[1]) < 9:
+        scores = reading.scores
+        scores.extend([None] * (ply - len(scores)))
+        score = int(match[1])
+        scores[ply - 1] = score if signs[-1] == "+" else -score
+
+
+def _statement(text: str, word: str) -> Statement:
+    end, rule = END_WORDS.get(word.strip(), ("unknown", "-"))
+    return Statement(text, end, rule)
+
+
+def _foreign(text: str, match: re.Match[str]) -> Statement:
+    end = _FOREIGN_WORDS.get(match[2] or match[4] or "", "unknown")
+    winner = {"SENTE": "b", "GOTE": "w"}.get(match[1] or "", "d")
+    return Statement(text, end, winner)
+
+
+def _add_summary(reading: Reading, summary: tuple[str, str], names: dict[str, str]) -> None:
+    """What the server said. Its names come in an order that changed: they are looked up."""
+    word = _SUMMARY_WORDS.get(summary[0], "")
+    if not word:
+        return
+    end, rule = END_WORDS[word]
+    text = f"'summary:{summary[0]}:{summary[1]}"[:80]
+    reading.statements.append(Statement(text, end, rule, server=True))
+    if end in ("perpetual", "sennichite"):
+        return  # Old servers called a perpetual check a draw: the moves decide.
+    known = {reading.black: "b", reading.white: "w"} if reading.black != reading.white else {}
+    for name, side in names.items():
+        known.setdefault(name.partition("+")[0], side)
+    for player in summary[1].split(":"):
+        name, _, result = player.rpartition(" ")
+        if result == "win" and name in known:
+            reading.statements.append(Statement(text, "unknown", known[name], server=True))
+
+
+def _check_turns(reading: Reading, signs: list[str], lines: list[int]) -> None:
+    """Moves must alternate: a line that was lost would shift the rest to the other side."""
+    expected = "-" if reading.start.split()[1] == "w" else "+"
+    for ply, sign in enumerate(signs, 1):
+        if sign != expected:
+            raise Fault(lines[ply - 1], f"ply {ply}: {sign} moves twice", ply - 1)
+        expected = "+" if expected == "-" else "-"
+
+
+def _set_position(reading: Reading, setup: list[tuple[int, str]], turn: str) -> None:
+    """The start position from PI, P1 … P9, P+ and P- lines."""
+    if setup:
+        try:
+            reading.start = _start(tuple(line for _, line in setup), turn == "-")
+        except Fault as error:
+            raise Fault(setup[error.line][0], str(error)) from None
+    else:
+        if turn == "-":
+            reading.start = STARTPOS.replace(" b ", " w ")
+        reading.notes.append("no position: the even start is assumed")
+
+
+@lru_cache(64)
+def _start(setup: tuple[str, ...], white: bool) -> str:
+    """The SFEN that position lines describe; faults name the number of the line among them."""
+    cells = empty_cells()
+    hands: tuple[dict[int, int], dict[int, int]] = ({}, {})
+    rest = 0
+    for number, line in enumerate(setup):
+        body = line[2:]
+        if line.startswith("PI"):
+            cells, _ = cells_from_sfen(STARTPOS)
+            _take_away(cells, body, number)
+        elif line[1:2] in tuple("123456789"):
+            _set_row(cells, int(line[1]), body, number)
+        elif line[1:2] in ("+", "-"):
+            side = 0 if line[1] == "+" else 1
+            if body.strip() == "00AL":
+                rest = side + 1
+                continue
+            _place(cells, hands[side], side, body, number)
+        else:
+            raise Fault(number, f"cannot read position line {line!r}")
+    if rest:
+        _all_the_rest(cells, hands, rest - 1)
+    return sfen_from_cells(cells, white, hands)
+
+
+def _take_away(cells: list[int], body: str, number: int) -> None:
+    body = body.strip()
+    if len(body) % 4 or not re.fullmatch(r"(?:[1-9][1-9][A-Z]{2})*", body):
+        raise Fault(number, f"cannot read position line 'PI{body}'")
+    for file, rank, name in _PLACED.findall(body):
+        square = 10 * int(file) + int(rank)
+        if cells[square] % WHITE != CSA_PIECES.get(name):
+            raise Fault(number, f"PI: no {name} stands on {file}{rank}")
+        cells[square] = 0
+
+
+def _set_row(cells: list[int], rank: int, body: str, number: int) -> None:
+    found = list(_CELL.finditer(body))
+    if len(found) != 9 or _CELL.sub("", body).strip():
+        raise Fault(number, f"cannot read position line 'P{rank}{body}': expected nine squares")
+    for file, match in zip(range(9, 0, -1), found, strict=True):
+        piece = 0
+        if match[1]:
+            if match[2] not in CSA_PIECES:
+                raise Fault(number, f"P{rank}: unknown piece {match[2]!r}")
+            piece = CSA_PIECES[match[2]] + (WHITE if match[1] == "-" else 0)
+        cells[10 * file + rank] = piece
+
+
+def _place(cells: list[int], hand: dict[int, int], side: int, body: str, number: int) -> None:
+    body = body.strip()
+    if len(body) % 4 or not re.fullmatch(r"(?:[0-9][0-9][A-Z]{2})*", body):
+        raise Fault(number, f"cannot read position line 'P{'+-'[side]}{body}'")
+    for file, rank, name in _PLACED.findall(body):
+        piece = CSA_PIECES.get(name, 0)
+        if file + rank == "00" and 1 <= piece <= GOLD:
+            hand[piece] = hand.get(piece, 0) + 1
+        elif piece and "0" not in file + rank:
+            cells[10 * int(file) + int(rank)] = piece + WHITE * side
+        else:
+            raise Fault(number, f"cannot place {name} on {file}{rank}")
+
+
+def _all_the_rest(
+    cells: list[int], hands: tuple[dict[int, int], dict[int, int]], side: int
+) -> None:
+    """`P+00AL`: whatever is not on the board nor in a hand."""
+    used: dict[int, int] = {}
+    for piece in filter(None, cells):
+        kind = piece % WHITE
+        kind = kind - 8 if kind > KING else kind
+        used[kind] = used.get(kind, 0) + 1
+    letters = dict(zip(HAND_ORDER, "RBGSNLP", strict=True))
+    for piece, letter in letters.items():
+        held = hands[0].get(piece, 0) + hands[1].get(piece, 0)
+        left = LIMITS[letter] - used.get(piece, 0) - held
+        if left > 0:
+            hands[side][piece] = hands[side].get(piece, 0) + left

@@ -1,0 +1,90 @@
+"""What format a file has. Its content decides; its name is a hint where the content says nothing.
+
+In: the first bytes of a file, and its name. Out: one of `FORMATS`, or nothing.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ginkgo.errors import GinkgoError
+from ginkgo.records.files import plain_suffix
+from ginkgo.records.kifu.encoding import decode_japanese
+
+#: Text formats, then packed ones.
+TEXT_FORMATS = ("csa", "kif", "ki2", "jkf", "usi")
+PACKED_FORMATS = ("hcpe", "hcpe3", "psv")
+FORMATS = TEXT_FORMATS + PACKED_FORMATS
+
+#: Bytes that are looked at.
+HEAD = 1 << 16
+
+_BY_SUFFIX = {
+    ".csa": "csa", ".kif": "kif", ".kifu": "kif", ".ki2": "ki2", ".ki2u": "ki2", ".jkf": "jkf",
+    ".usi": "usi", ".sfen": "usi", ".hcpe": "hcpe", ".hcpe3": "hcpe3", ".psv": "psv",
+}  # fmt: skip
+
+_RANKS = "一二三四五六七八九1-9１-９"
+_SIGNS = (
+    ("usi", re.compile(r"(?:position[ \t]+)?(?:startpos\b|sfen[ \t])")),
+    ("usi", re.compile(r"(?:[1-9+PLNSGBRKplnsgbrk]+/){8}[1-9+PLNSGBRKplnsgbrk]+[ _][bw]\b")),
+    ("csa", re.compile(r"V[123]|N[+-]|PI|P[1-9+-]|[+-][0-9]{4}[A-Z]{2}|%[A-Z+-]|[+-]$")),
+    ("ki2", re.compile("[▲△☗☖▽▼][ 　]*[1-9１-９同]")),
+    ("kif", re.compile(rf"[ 　]*[0-9０-９]+[ 　]+[▲△]?[ 　]*(?:同|[1-9１-９][{_RANKS}])")),
+    ("kif", re.compile("[ 　]*[0-9０-９]+[ 　]+(?:投了|中断)")),
+    ("csa", re.compile(r"'|\$[A-Z_]+:")),
+)
+_JAPANESE_HEADER = re.compile(
+    r"手数[-－]|(?:手合割|先手|後手|上手|下手|開始日時|棋戦|表題)[ 　]*[：:]|\|"
+)
+
+
+def detect(head: bytes, name: str = "", whole: bool = True) -> str:
+    """The format of a file, an empty string for none.
+
+    Args:
+        head: its first `HEAD` bytes, or all of it.
+        name: its name, as a hint.
+        whole: whether `head` is all of it.
+
+    >>> detect("手数----指手---\\n   1 ７六歩(77)\\n".encode("cp932"), "a.csa")
+    'kif'
+    """
+    hint = _BY_SUFFIX.get(plain_suffix(name), "")
+    if b"\0" in head.removeprefix(b"\xff\xfe") and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return _detect_packed(head, hint, whole)
+    try:
+        text, _ = decode_japanese(head if whole else head[: head.rfind(b"\n") + 1] or head)
+    except GinkgoError:
+        # Text that is damaged somewhere is named by its format all the same.
+        text = head.decode("cp932", "replace")
+        if hint in PACKED_FORMATS:
+            return _detect_packed(head, hint, whole)
+        if not any(pattern.match(line) for line in text.split("\n") for _, pattern in _SIGNS):
+            return _detect_packed(head, hint, whole)
+    if text.lstrip().startswith("{") and hint != "csa":
+        return "jkf"
+    japanese = False
+    weak = ""
+    for line in text.split("\n"):
+        if not line or line[0] in "#*&":
+            continue
+        for kind, pattern in _SIGNS:
+            if pattern.match(line):
+                if line[0] in "'$":
+                    weak = weak or kind
+                    break
+                return kind
+        if _JAPANESE_HEADER.match(line):
+            japanese = True
+    if japanese:
+        return "ki2" if hint == "ki2" else "kif"
+    if hint in PACKED_FORMATS:
+        return _detect_packed(head, hint, whole)
+    return weak or hint
+
+
+def _detect_packed(head: bytes, hint: str, whole: bool) -> str:
+    from ginkgo.records.kifu.packed import guess
+
+    return guess(head, hint, whole)

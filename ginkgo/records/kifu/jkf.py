@@ -1,0 +1,183 @@
+"""JKF (`.jkf`): one game as JSON, in the form of json-kifu-format.
+
+In: its text. Out: a `Reading`.
+
+A move names origin, destination and piece in the CSA way (or only `same`, or, as in KI2, a
+`relative` word beside the origin), so that only the JSON has to be walked. The walk uses no
+recursion: opening trees nest hundreds of branches.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rsshogi.initial_positions import HANDICAP_TO_SFEN
+
+from ginkgo.records.game import STARTPOS
+from ginkgo.records.kifu.japanese import END_WORDS as JAPANESE_END_WORDS
+from ginkgo.records.kifu.japanese import HANDICAPS, Header
+from ginkgo.records.kifu.pieces import (
+    CSA_PIECES,
+    GOLD,
+    WHITE,
+    Misfit,
+    Move,
+    cells_from_sfen,
+    empty_cells,
+    sfen_from_cells,
+    usi_moves,
+)
+from ginkgo.records.kifu.reading import Branch, Fault, Reading, ReadOptions, sides_of
+from ginkgo.records.kifu.result import END_WORDS, Statement
+
+_PRESETS = {
+    "HIRATE": STARTPOS,
+    **{"KY": HANDICAPS["香落ち"], "KY_R": HANDICAPS["右香落ち"], "KA": HANDICAPS["角落ち"]},
+    **{"HI": HANDICAPS["飛車落ち"], "HIKY": HANDICAPS["飛香落ち"]},
+    **{"2": HANDICAPS["二枚落ち"], "3": HANDICAPS["三枚落ち"], "4": HANDICAPS["四枚落ち"]},
+    **{"5": HANDICAPS["五枚落ち"], "5_L": HANDICAPS["左五枚落ち"], "6": HANDICAPS["六枚落ち"]},
+    **{"7_L": HANDICAPS["左七枚落ち"], "7_R": HANDICAPS["右七枚落ち"]},
+    **{"8": HANDICAP_TO_SFEN["八枚落ち"], "10": HANDICAP_TO_SFEN["十枚落ち"]},
+}
+
+
+def read_jkf(text: str, options: ReadOptions) -> Reading:
+    """Read one game.
+
+    Raises:
+        Fault: the text is no JSON of this form, or names a move that cannot be read.
+    """
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Fault(0, f"not JSON: {error}") from None
+    if not isinstance(data, dict) or not isinstance(data.get("moves"), list):
+        raise Fault(0, "not JKF: no list of moves")
+    reading = Reading("jkf")
+    header = Header()
+    fields = data.get("header")
+    if isinstance(fields, dict):
+        header.fields = {str(key): str(value) for key, value in fields.items()}
+    reading.black, reading.white = header.name("b"), header.name("w")
+    reading.start = _start(data.get("initial"), header)
+    sides_of(reading.start)
+    nodes = data["moves"]
+    moves: list[Move] = []
+    forks: list[tuple[list[Move], int, Any]] = []
+    for index, node in enumerate(nodes):
+        if not isinstance(node, dict):
+            raise Fault(0, f"move {index}: not an object")
+        _comments(node, reading, len(moves) + bool(node.get("move")), options)
+        if options.variations and isinstance(node.get("forks"), list):
+            forks += [(list(moves), len(moves) + 1, fork) for fork in node["forks"]]
+        if "move" in node:
+            if reading.statements:
+                raise Fault(0, "a move after the end of the game", len(moves))
+            try:
+                moves.append(_move(node["move"], moves))
+            except (KeyError, TypeError, ValueError):
+                raise Fault(0, f"ply {len(moves) + 1}: cannot read this move", len(moves)) from None
+            reading.times.append(_seconds(node.get("time")))
+        if "special" in node:
+            reading.statements.append(_special(str(node["special"]), reading))
+    cells, white = cells_from_sfen(reading.start)
+    reading.lines = [0] * len(moves)
+    try:
+        reading.moves = usi_moves(cells, white, moves)
+    except Misfit as error:
+        raise Fault(0, str(error), error.ply - 1) from None
+    if options.variations:
+        _read_forks(reading, forks)
+    return reading
+
+
+def _start(initial: Any, header: Header) -> str:
+    if not isinstance(initial, dict):
+        return header.start()
+    preset = str(initial.get("preset", "HIRATE"))
+    data = initial.get("data")
+    if isinstance(data, dict):
+        try:
+            return _start_from_data(data)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+            raise Fault(0, "initial position: cannot read it") from None
+    if preset not in _PRESETS:
+        raise Fault(0, f"unknown preset {preset[:20]!r} and no position")
+    return _PRESETS[preset]
+
+
+def _start_from_data(data: dict[str, Any]) -> str:
+    cells = empty_cells()
+    for file, column in enumerate(data["board"][:9], 1):
+        for rank, cell in enumerate(column[:9], 1):
+            if cell and cell.get("kind"):
+                piece = CSA_PIECES[cell["kind"]]
+                cells[10 * file + rank] = piece + (WHITE if cell.get("color") else 0)
+    hands = [
+        {CSA_PIECES[name]: int(count) for name, count in hand.items()} for hand in data["hands"][:2]
+    ]
+    return sfen_from_cells(cells, bool(data.get("color")), (hands[0], hands[1]))
+
+
+def _move(move: dict[str, Any], before: list[Move]) -> Move:
+    to = _square(move["to"]) if move.get("to") else before[-1][1] if before else 0
+    if not to:
+        raise ValueError("no destination")
+    origin = _square(move["from"]) if move.get("from") else 0
+    piece = CSA_PIECES[move["piece"]]
+    promote = bool(move.get("promote")) and piece < GOLD and origin > 0
+    return origin, to, piece + 8 if promote else piece
+
+
+def _square(place: dict[str, Any]) -> int:
+    file, rank = int(place["x"]), int(place["y"])
+    if not (1 <= file <= 9 and 1 <= rank <= 9):
+        raise ValueError("no such square")
+    return 10 * file + rank
+
+
+def _seconds(time: Any) -> float | None:
+    now = time.get("now") if isinstance(time, dict) else None
+    if not isinstance(now, dict):
+        return None
+    try:
+        return 3600 * float(now.get("h") or 0) + 60 * float(now["m"]) + float(now["s"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _comments(node: dict[str, Any], reading: Reading, ply: int, options: ReadOptions) -> None:
+    comments = node.get("comments")
+    if options.comments and isinstance(comments, list) and comments:
+        reading.comments.setdefault(ply, []).extend(map(str, comments))
+
+
+def _special(word: str, reading: Reading) -> Statement:
+    if word in END_WORDS:
+        return Statement(word, *END_WORDS[word])
+    if word in JAPANESE_END_WORDS:
+        return Statement(word, *JAPANESE_END_WORDS[word])
+    reading.notes.append(f"unknown end word {word[:40]!r}")
+    return Statement(word, "unknown", "-")
+
+
+def _read_forks(reading: Reading, forks: list[tuple[list[Move], int, Any]]) -> None:
+    """All branches, and theirs."""
+    pending = list(reversed(forks))
+    while pending:
+        base, ply, nodes = pending.pop()
+        path = list(base)
+        if not isinstance(nodes, list):
+            continue
+        try:
+            for node in nodes:
+                for fork in node.get("forks") or ():
+                    pending.append((list(path), len(path) + 1, fork))
+                if "move" in node:
+                    path.append(_move(node["move"], path))
+            if len(path) >= ply:
+                cells, white = cells_from_sfen(reading.start)
+                reading.branches.append(Branch(0, ply, usi_moves(cells, white, path)))
+        except (KeyError, TypeError, ValueError, AttributeError, Misfit):
+            reading.notes.append(f"a variation at ply {ply} cannot be read: left out")

@@ -1,0 +1,667 @@
+"""One small file for each kind of fault that kifu and their readers are known for.
+
+The games were written for these tests.
+"""
+
+from __future__ import annotations
+
+import pytest
+from kifu_texts import CSA_HEADER, CSA_MOVES, KIF_HEADER, read_all, read_one, refused
+
+from ginkgo.records import STARTPOS, Game, Refusal
+from ginkgo.records.kifu.detect import detect
+
+OPENING = "   1 ７六歩(77)\n   2 ３四歩(33)\n"
+FOUR = OPENING + "   3 ２二角成(88)\n   4 同　銀(31)\n"
+FOUR_USI = ["7g7f", "3c3d", "8h2b+", "3a2b"]
+EMPTY_ROW = "| ・ ・ ・ ・ ・ ・ ・ ・ ・|"
+
+
+def kif(moves: str, header: str = KIF_HEADER) -> Game:
+    return read_one(header + moves, "game.kif")
+
+
+def diagram(rows: dict[int, str], above: str = "なし", below: str = "なし") -> str:
+    """A diagram whose other rows are empty."""
+    lines = [f"後手の持駒：{above}", "  ９ ８ ７ ６ ５ ４ ３ ２ １", "+" + "-" * 27 + "+"]
+    lines += [rows.get(rank, EMPTY_ROW) + "一二三四五六七八九"[rank - 1] for rank in range(1, 10)]
+    return "\n".join([*lines, "+" + "-" * 27 + "+", f"先手の持駒：{below}"]) + "\n"
+
+
+KINGS = {1: "| ・ ・ ・ ・v玉 ・ ・ ・ ・|", 9: "| ・ ・ ・ ・ 玉 ・ ・ ・ ・|"}
+
+# --- what kind of file, in what encoding (1, 2, 24) ---------------------------------------------
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp932", "euc_jp", "utf-16"])
+@pytest.mark.parametrize("name", ["x.kif", "x.kifu", "x.csa", "x.txt", ""])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+def test_01_encoding_and_format_come_from_the_content(encoding, name, line_end):
+    text = (KIF_HEADER + FOUR + "   5 投了\n").replace("\n", line_end)
+    game = read_one(text.encode(encoding), name)
+    assert (game.format, game.encoding, game.black) == ("kif", encoding, "甲")
+    assert (list(game.moves), game.winner) == (FOUR_USI, "w")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp932", "euc_jp"])
+def test_02_csa_is_not_opened_with_the_encoding_of_the_place(encoding):
+    text = CSA_HEADER.replace("black", "山田太郎") + CSA_MOVES + "%TORYO\n"
+    assert read_one(text.encode(encoding), "x.kif").black == "山田太郎"
+    declared = "'CSA encoding=SHIFT_JIS\nV3.0\nN+山\nPI\n+\n+7776FU\n"
+    assert read_one(declared.encode("cp932"), "x.csa").black == "山"
+
+
+def test_the_format_is_told_from_little():
+    for text, expected in [
+        ("+7776FU\n", "csa"),
+        ("'comment\nV2.2\n", "csa"),
+        ("手合割：平手\n▲７六歩 △３四歩\n", "ki2"),
+        ("▲76歩▽34歩\n", "ki2"),
+        ("1 ７六歩(77)\n", "kif"),
+        ('{"header": {}, "moves": []}', "jkf"),
+        ("startpos moves 7g7f\n", "usi"),
+        (f"{STARTPOS}\n", "usi"),
+        ("# comment\nposition startpos\n", "usi"),
+        ("Dear diary,\n", ""),
+    ]:
+        assert detect(text.encode()) == expected, text
+
+
+@pytest.mark.parametrize("tail", ["", "  ", "\t", "　"])
+def test_24_blanks_at_line_ends_and_no_newline_at_the_end(tail):
+    moves = FOUR.replace("\n", f"{tail}\n").rstrip("\n")
+    assert list(kif(moves).moves) == FOUR_USI
+    text = (CSA_HEADER + "+7776FU\n-3334FU\n%CHUDAN").replace("FU\n", f"FU{tail}\n")
+    assert read_one(text, "x.csa").total == 2
+
+
+# --- CSA (3, 4, 5, 33, 34, 35, 36) -------------------------------------------------------------
+
+
+def test_03_even_start_less_some_pieces():
+    game = read_one("V2.2\nPI82HI22KA\n-\n-5142OU\n+7776FU\n", "x.csa")
+    assert game.start.split()[0] == "lnsgkgsnl/9/ppppppppp/9/9/9/PPPPPPPPP/1B5R1/LNSGKGSNL"
+    assert list(game.moves) == ["5a4b", "7g7f"]
+    assert "no KA stands" in refused("V2.2\nPI55KA\n+\n+7776FU\n").reason
+
+
+@pytest.mark.parametrize("line", ["V1", "V2", "V2.2", "V3.0", "V2.22", "V9", ""])
+def test_04_any_version_line_or_none(line):
+    game = read_one(f"{line}\nPI\n+\n+7776FU\n-3334FU\n", "x.csa")
+    assert game.total == 2
+    assert any("version" in note for note in game.notes) == (line in ("V2.22", "V9"))
+
+
+@pytest.mark.parametrize("moves", ["+7776FU\n", "+7776FU\n-3334FU\n"])
+def test_05_the_sign_of_an_illegal_action_names_the_side_that_loses(moves):
+    assert read_one(CSA_HEADER + moves + "%+ILLEGAL_ACTION\n").winner == "w"
+    assert read_one(CSA_HEADER + moves + "%-ILLEGAL_ACTION\n").winner == "b"
+
+
+def test_33_hands_in_any_order_and_all_the_rest():
+    rows = ["P1 *  *  *  * -OU *  *  *  * "] + [f"P{n}" + " * " * 9 for n in range(2, 9)]
+    rows.append("P9 *  *  *  * +OU *  *  *  * ")
+    game = read_one("\n".join([*rows, "P+00FU00KA00KI00FU", "P-00AL", "+", "+5958OU"]) + "\n")
+    assert game.start.split()[2] == "BG2P2rb3g4s4n4l16p"
+
+
+def test_34_board_rows_whose_blanks_collapsed():
+    rows = ["P1 * * * * -OU * * * *"] + [f"P{n} * * * * * * * * *" for n in range(2, 9)]
+    rows.append("P9 *  *  *  * +OU *  *  *  *")
+    assert read_one("\n".join([*rows, "+", "+5958OU"]) + "\n").start.split()[0] == (
+        "4k4/9/9/9/9/9/9/9/4K4"
+    )
+    rows[3] = "P4 * * * * * * * *"
+    refusal = refused("\n".join([*rows, "+", "+5958OU"]) + "\n", "x.csa")
+    assert refusal.line == 4
+    assert "nine squares" in refusal.reason
+
+
+def test_35_statements_joined_by_commas_and_fractions_of_seconds():
+    game = read_one(CSA_HEADER + "+7776FU,T12\n-3334FU\nT6.123\n%TORYO,T3\n")
+    assert (list(game.times), game.winner) == ([12.0, 6.123], "w")
+
+
+def test_36_comments_are_never_moves_and_scores_are_black_s():
+    text = CSA_HEADER + (
+        "'** 30 +7776FU -3334FU\n+7776FU\nT1\n'** 52 -3334FU +2726FU #1234\n"
+        "-3334FU\nT2\n'** 110 +2726FU\n'*for programs\n'for people\n%TORYO\n"
+    )
+    game = read_one(text)
+    assert (game.total, list(game.scores)) == (2, [52, -110])
+    assert game.comments == {2: "for programs"}
+
+
+def test_a_comment_that_lost_its_mark_is_noted():
+    game = read_one(CSA_HEADER + "+7776FU\n** 30 -3334FU +2726FU\n-3334FU\n%TORYO\n")
+    assert game.total == 2
+    assert "not understood" in game.notes[0]
+
+
+def test_no_position_lines_mean_the_even_start():
+    game = read_one("N+a\nN-b\n+\n+7776FU\n-3334FU\n", "x.csa")
+    assert (game.start, game.total) == (STARTPOS, 2)
+    assert "even start" in game.notes[0]
+
+
+def test_a_move_from_a_square_to_itself_is_refused_with_its_line():
+    refusal = refused("+7776FU\n-3334FU\n+2222KA\n", "x.csa")
+    assert (refusal.line, refusal.plies) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("word", "end", "winner"),
+    [
+        ("SENTE_WIN_TORYO", "toryo", "b"),
+        ("GOTE_WIN_CHECKMATE", "tsumi", "w"),
+        ("SENTE_WIN_TIMEOUT", "time_up", "b"),
+        ("DRAW_SENNICHI", "sennichite", "d"),
+    ],
+)
+def test_foreign_end_words_are_understood_and_told(word, end, winner):
+    game = read_one(CSA_HEADER + CSA_MOVES + word + "\n")
+    assert (game.end, game.winner) == (end, winner)
+    assert word in game.notes[0]
+
+
+# --- KIF: moves (7, 8, 9, 23, 31, 32) ----------------------------------------------------------
+
+
+def test_07_a_drop_with_a_zero_origin():
+    game = kif(FOUR + "   5 ３三角打(00)\n   6 同　桂(21)\n")
+    assert list(game.moves[4:]) == ["B*3c", "2a3c"]
+
+
+@pytest.mark.parametrize(
+    "line", ["５ ７七角(88)", "abc", "   5 ３三(22)", "   5 X三角打", "   6 ９六歩(97)"]
+)
+def test_07_no_move_line_is_ever_skipped(line):
+    text = KIF_HEADER + FOUR + line + "\n   6 ８四歩(83)\n   7 ９六歩(97)\n"
+    found = read_all(text, "x.kif")
+    assert len(found) == 1
+    if line == "abc":  # then ply 5 is missing
+        assert "missing" in found[0].reason
+    assert isinstance(found[0], Refusal), found
+
+
+def test_08_not_promoting_may_be_written_out():
+    moves = "   1 ７六歩(77)\n   2 ３四歩(33)\n   3 ２二角不成(88)\n   4 同　銀(31)\n"
+    assert list(kif(moves).moves) == ["7g7f", "3c3d", "8h2b", "3a2b"]
+    assert list(kif(moves.replace("不成", "生")).moves) == ["7g7f", "3c3d", "8h2b", "3a2b"]
+
+
+@pytest.mark.parametrize(
+    "spelling", ["同銀(31)", "同　銀(31)", "同 銀(31)", "同銀　(31)", "△同　銀(31)"]
+)
+def test_09_same_square_in_every_spelling(spelling):
+    assert list(kif(FOUR.replace("同　銀(31)", spelling)).moves) == FOUR_USI
+
+
+@pytest.mark.parametrize(
+    ("time", "seconds"),
+    [
+        ("( 1:05/00:01:05)", 65.0),
+        ("(0:4/0:0:4)", 4.0),
+        ("(00:12 / 00:00:12)", 12.0),
+        ("(1:00:07/1:00:07)", 3607.0),
+        ("(0:01.5/00:00:01)", 1.5),
+        ("( 0:09/)", 9.0),
+        ("", None),
+        ("(?)", None),
+        ("( 0:02/00:00:02)+", 2.0),
+    ],
+)
+@pytest.mark.parametrize("gap", ["", " ", "   "])
+def test_23_times_in_every_spelling_never_cost_a_move(time, seconds, gap):
+    game = kif(FOUR.replace("(77)\n", f"(77){gap}{time}\n"))
+    assert list(game.moves) == FOUR_USI
+    assert (list(game.times) or [None])[0] == seconds
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("７六歩", "７６歩"),
+        ("７六歩", "76歩"),
+        ("   2", "２"),
+        ("３四歩", "△３四歩"),
+        ("   2 ", "   2　"),
+    ],
+)
+def test_full_and_half_width_digits(old, new):
+    assert list(kif(FOUR.replace(old, new)).moves) == FOUR_USI
+
+
+@pytest.mark.parametrize("king", ["玉", "王"])
+@pytest.mark.parametrize(("dragon", "name"), [("龍", "成銀"), ("竜", "全")])
+def test_32_each_piece_by_any_of_its_names(king, dragon, name):
+    rows = {
+        1: f"| ・ ・ ・ ・v{king} ・ ・ ・ ・|",
+        5: f"| ・ ・ ・ ・ ・ ・ ・ ・ {dragon}|",
+        6: "| ・ ・ ・ ・ ・ ・ ・ ・ 全|",
+        9: f"| ・ ・ ・ ・ {king} ・ ・ ・ ・|",
+    }
+    moves = f"1 １四{dragon}(15)\n2 ４一{king}(51)\n3 １五{name}(16)\n4 ５一{king}(41)\n"
+    game = read_one(diagram(rows) + moves, "x.kif")
+    assert list(game.moves) == ["1e1d", "5a4a", "1f1e", "4a5a"]
+
+
+# --- KIF: header, diagram, who moves (16–22, 25, 26) ------------------------------------------
+
+
+@pytest.mark.parametrize("word", ["詰将棋", "その他", "平手", "二枚落ち", ""])
+def test_16_17_18_the_diagram_counts_whatever_word_stands_beside_it(word):
+    for text in (f"手合割：{word}\n" + diagram(KINGS), diagram(KINGS) + f"手合割：{word}\n"):
+        game = read_one(text + "1 ５八玉(59)\n", "x.kif")
+        assert game.start.split()[0] == "4k4/9/9/9/9/9/9/9/4K4"
+        assert list(game.moves) == ["5i5h"]
+
+
+def test_16_a_mate_problem_has_no_winner():
+    rows = {1: "| ・ ・ ・ ・v玉 ・ ・ ・ ・|", 3: "| ・ ・ ・ ・ 歩 ・ ・ ・ ・|", 9: KINGS[9]}
+    moves = "1 ５二金打\n2 詰み\nまで1手で詰み\n"
+    stated = read_one(diagram(rows, below="金") + moves, "x.kif")
+    assert (stated.end, stated.winner) == ("tsumi", "b")
+    problem = read_one("手合割：詰将棋\n" + diagram(rows, below="金") + moves, "x.kif")
+    assert (problem.end, problem.winner) == ("tsumi", "-")
+
+
+def test_16_a_problem_with_one_king_is_read_and_not_for_training():
+    rows = {1: KINGS[1], 3: "| ・ ・ ・ ・ 歩 ・ ・ ・ ・|"}
+    game = read_one(diagram(rows, below="金") + "1 ５二金打\n", "x.kif")
+    assert list(game.moves) == ["G*5b"]
+    assert "one king" in game.notes[0]
+
+
+def test_16_an_unknown_handicap_without_a_diagram_is_not_guessed():
+    refusal = refused(KIF_HEADER.replace("平手", "三十枚落ち") + OPENING, "x.kif")
+    assert "unknown handicap" in refusal.reason
+
+
+@pytest.mark.parametrize("held", ["角　歩十八", "角 歩十八", "角歩18", "角　歩１８　"])
+def test_19_hands_of_the_diagram(held):
+    game = read_one(diagram(KINGS, below=held) + "1 ５八玉(59)\n", "x.kif")
+    assert game.start.split()[2] == "B18P"
+    assert read_one(diagram(KINGS) + "1 ５八玉(59)\n").start.split()[2] == "-"
+
+
+def test_20_a_turned_board_is_turned_only_on_the_screen():
+    game = read_one("盤面回転\n" + KIF_HEADER + FOUR, "x.kif")
+    assert list(game.moves) == FOUR_USI
+
+
+@pytest.mark.parametrize(
+    ("end", "winner"), [("まで2手で上手の勝ち", "w"), ("まで2手で下手の勝ち", "b")]
+)
+def test_21_the_giver_of_a_handicap_moves_first(end, winner):
+    header = "手合割：二枚落ち\n下手：甲\n上手：乙\n"
+    game = read_one(header + "1 ６二銀(71)\n2 ７六歩(77)\n" + end + "\n", "x.kif")
+    assert game.start.split()[1] == "w"
+    assert (game.black, game.white, game.winner) == ("甲", "乙", winner)
+    # After two plies the giver is to move: it resigns, and loses.
+    assert read_one(header + "1 ６二銀(71)\n2 ７六歩(77)\n3 投了\n").winner == "b"
+
+
+def test_21_who_moves_from_a_diagram():
+    assert read_one(diagram(KINGS) + "後手番\n1 ４二玉(51)\n").start.split()[1] == "w"
+    assert read_one(diagram(KINGS) + "先手番\n1 ５八玉(59)\n").start.split()[1] == "b"
+    # No line says so: the first move does.
+    assert read_one(diagram(KINGS) + "1 ４二玉(51)\n").start.split()[1] == "w"
+
+
+def test_22_ply_numbers_are_labels():
+    text = diagram(KINGS) + "手数＝34\n"
+    game = read_one(text + "35 ５八玉(59)\n36 ４二玉(51)\nまで36手で中断\n", "x.kif")
+    assert (game.total, game.start.split()[3]) == (2, "35")
+    assert read_one(text + "1 ５八玉(59)\n2 ４二玉(51)\n").total == 2
+
+
+def test_25_comments_may_stand_anywhere():
+    text = "*先頭\n手合割：平手\n*中\n# 一行\n先手：甲\n手数----指手---------消費時間--\n*初め\n"
+    text += OPENING.replace("(77)\n", "(77)\n*** 二つ\n*同　歩(11)\n#同　歩(11)\n")
+    game = read_one(text, "x.kif")
+    assert (game.total, game.black) == (2, "甲")
+    assert game.comments == {0: "先頭\n中\n初め", 1: "** 二つ\n同　歩(11)"}
+
+
+def test_26_bookmarks_are_no_error():
+    text = "&しおり\n" + FOUR.replace("(77)\n", "(77)\n&\n& 二\n")
+    assert list(kif(text).moves) == FOUR_USI
+
+
+# --- variations (10–15) ------------------------------------------------------------------------
+
+
+BRANCHED = KIF_HEADER + (
+    "   1 ７六歩(77)\n   2 ３四歩(33)+\n   3 ２二角成(88) ( 0:01/00:00:01)+\n   4 同　銀(31)\n"
+    "まで4手で中断\n\n"
+    "変化：3手\n   3 ２六歩(27)\n   4 ４四歩(43)\n   5 投了\n\n"
+    "変化：2手\n   2 ８四歩(83)\n   3 ２六歩(27)+\n\n"
+    "変化：3手\n   3 ９六歩(97)\n"
+)
+
+
+def test_12_13_the_main_line_is_the_game():
+    game = read_one(BRANCHED, "x.kif")
+    assert (list(game.moves), game.end, game.winner) == (FOUR_USI, "chudan", "-")
+    assert [(one.ply, list(one.moves)) for one in game.variations] == [
+        (3, ["2g2f", "4c4d"]),
+        (2, ["8c8d", "2g2f"]),
+        (3, ["9g9f"]),
+    ]
+    assert game.variations[2].start.split()[0].startswith("lnsgkgsnl/1r5b1/p1ppppppp/1p7")
+
+
+def test_10_a_branch_of_a_branch_that_begins_with_the_same_square():
+    text = (
+        KIF_HEADER
+        + OPENING
+        + (
+            "   3 ６六歩(67)\n変化：3手\n   3 ２二角成(88)\n   4 同　銀(31)\n"
+            "変化：4手\n   4 同　飛(82)\n"
+        )
+    )
+    game = read_one(text, "x.kif")
+    assert [list(one.moves) for one in game.variations] == [["8h2b+", "3a2b"], ["8b2b"]]
+
+
+def test_11_14_branches_late_in_the_game_and_from_its_end():
+    moves = []
+    for ply in range(1, 13):
+        move = ["５八玉(59)", "５二玉(51)", "５九玉(58)", "５一玉(52)"][(ply - 1) % 4]
+        moves.append(f"  {ply:2d} {move} ( 0:00/00:00:00){'+' if ply == 11 else ''}\n")
+    text = KIF_HEADER + "".join(moves) + "  13 投了\nまで12手で後手の勝ち\n"
+    text += "変化：11手\n  11 ２六歩(27)\n変化：13手\n  13 ２六歩(27)\n"
+    game = read_one(text, "x.kif")
+    assert (game.total, game.winner) == (12, "w")
+    # The second goes back from the branch before it, which is too short.
+    assert [one.ply for one in game.variations] == [11]
+    assert any("variation cut" in note for note in game.notes)
+    ended = KIF_HEADER + OPENING + "   3 投了\n変化：3手\n   3 ２六歩(27)\n"
+    assert [list(one.moves) for one in read_one(ended).variations] == [["2g2f"]]
+
+
+@pytest.mark.parametrize("line", ["変化：2手です", "変化：九手", "変化：99手", "変化"])
+def test_a_damaged_branch_never_touches_the_main_line(line):
+    game = read_one(KIF_HEADER + FOUR + f"\n{line}\n   2 ８四歩(83)\n   3 ?\n", "x.kif")
+    assert list(game.moves) == FOUR_USI
+
+
+# --- ends (6, 27, 28, 30, 39–42) ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("word", "end", "after_two", "after_three"),
+    [
+        ("投了", "toryo", "w", "b"),
+        ("切れ負け", "time_up", "w", "b"),
+        ("反則負け", "illegal_move", "w", "b"),
+        ("反則勝ち", "illegal_action", "b", "w"),
+        ("入玉勝ち", "kachi", "b", "w"),
+        ("詰み", "tsumi", "w", "b"),
+        ("千日手", "sennichite", "d", "d"),
+        ("持将棋", "jishogi", "d", "d"),
+        ("中断", "chudan", "-", "-"),
+        ("封じ手", "chudan", "-", "-"),
+        ("不詰", "fuzumi", "-", "-"),
+        ("謎の終局", "unknown", "-", "-"),
+    ],
+)
+def test_06_27_28_end_words(word, end, after_two, after_three):
+    game = kif(OPENING + f"   3 {word} ( 0:01/00:00:01)\n")
+    assert (game.total, game.end, game.winner) == (2, end, after_two)
+    game = kif(OPENING + f"   3 ２六歩(27)\n   4 {word}\n")
+    assert (game.total, game.end, game.winner) == (3, end, after_three)
+
+
+@pytest.mark.parametrize(
+    ("line", "end", "winner"),
+    [
+        ("まで2手で後手の勝ち", "toryo", "w"),
+        ("まで2手で先手の勝ち", "unknown", "b"),
+        ("まで2手で乙の勝ち", "toryo", "w"),
+        ("まで2手で先手の反則負け", "illegal_move", "w"),
+        ("まで2手で後手の反則負け", "illegal_move", "b"),
+        ("まで2手で先手の反則勝ち", "illegal_action", "b"),
+        ("まで2手で時間切れにより後手の勝ち", "time_up", "w"),
+        ("まで2手で先手の入玉勝ち", "kachi", "b"),
+        ("まで2手で千日手", "sennichite", "d"),
+        ("まで2手で持将棋", "jishogi", "d"),
+        ("まで２手で中断", "chudan", "-"),
+        ("まで2手詰", "tsumi", "w"),
+        ("まで2手で投了", "toryo", "w"),
+    ],
+)
+def test_28_30_until_lines(line, end, winner):
+    for text in (OPENING + line + "\n", "▲７六歩 △３四歩\n" + line + "\n"):
+        game = read_one(KIF_HEADER + text)
+        assert (game.total, game.end, game.winner) == (2, end, winner)
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        "   3 投了\n   4 中断\n",
+        "   3 投了\nまで2手で先手の勝ち\n",
+        "   3 千日手\nまで2手で先手の勝ち\n",
+        "まで9手で後手の勝ち\n",
+    ],
+)
+def test_28_contradictory_statements_give_no_result_and_are_quoted(ends):
+    game = kif(OPENING + ends)
+    assert (game.total, game.winner) == (2, "-")
+    [note] = [note for note in game.notes if "contradictory" in note]
+    assert "手で" in note or "投了" in note
+
+
+def test_a_lost_line_at_the_end_is_noticed():
+    assert "missing" in refused(KIF_HEADER + OPENING + "   4 投了\n", "x.kif").reason
+    assert "missing" in refused(KIF_HEADER + OPENING + "   4 ２六歩(27)\n", "x.kif").reason
+
+
+FOULS = {
+    "two pawns on a file": "   5 ７五歩打\n",
+    "a bishop that jumps": "   5 ５五銀(79)\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("after", "end", "winner"),
+    [
+        ("", "illegal_move", "w"),
+        ("*反則手にて終局\n", "illegal_move", "w"),
+        ("   6 反則勝ち\n", "illegal_action", "w"),
+        ("   6 反則負け\n", "illegal_move", "w"),
+        ("まで5手で先手の反則負け\n", "illegal_move", "w"),
+        ("   6 中断\n", "chudan", "-"),
+        ("   6 投了\n", "toryo", "-"),  # that would make the one who broke the rule the winner
+    ],
+)
+def test_a_foul_at_the_end(after, end, winner):
+    game = kif(FOUR + "   5 ５五銀(79)\n" + after)
+    assert (list(game.moves), game.end, game.winner) == (FOUR_USI, end, winner)
+    assert "foul" in game.notes[0]
+
+
+def test_a_foul_elsewhere_is_refused_with_its_line():
+    refusal = refused(KIF_HEADER + FOUR + "   5 ５五銀(79)\n   6 ８四歩(83)\n", "x.kif")
+    assert (refusal.line, refusal.plies) == (9, 4)
+    assert "ply 5" in refusal.reason
+
+
+def test_a_move_of_pieces_that_are_not_there_is_no_foul():
+    refused(KIF_HEADER + FOUR + "   5 ５五金打\n", "x.kif")  # none in hand
+    refused(KIF_HEADER + FOUR + "   5 ５五角(88)\n", "x.kif")  # moved away
+
+
+CHECKS = "V2.2\nP1 *  *  *  *  *  *  *  * -OU\nP5 *  *  *  *  *  *  *  * +HI\nP9+OU\n-\n"
+
+
+def perpetual(first: str, plies: int) -> list[str]:
+    """The rook checks along two files in turn; rows 2–4 and 6–8 are empty."""
+    rows = ["P1 *  *  *  *  *  *  *  * -OU"]
+    rows += [f"P{rank}" + " * " * 9 for rank in range(2, 9)]
+    rows[4] = "P5 *  *  *  *  *  *  *  * +HI"
+    cycle = ["-1121OU", "+1525HI", "-2111OU", "+2515HI"]
+    return [*rows, "P9+OU" + " * " * 8, first, *(cycle * 4)[:plies]]
+
+
+@pytest.mark.parametrize("plies", [12, 13, 14, 16])
+def test_39_40_perpetual_check_loses_whoever_is_to_move(plies):
+    text = "\n".join([*perpetual("-", plies), "%SENNICHITE"]) + "\n"
+    game = read_one(text, "x.csa")
+    assert (game.end, game.winner) == ("perpetual", "w")
+
+
+def test_39_a_stated_repetition_that_the_moves_lack_is_noted():
+    game = read_one(CSA_HEADER + CSA_MOVES + "%SENNICHITE\n")
+    assert (game.end, game.winner) == ("sennichite", "d")
+    assert "the moves show none" in game.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("word", "winner"), [("%TIME_UP", "w"), ("%ILLEGAL_MOVE", "w"), ("%ERROR", "-"), ("", "-")]
+)
+def test_41_only_known_ends_give_a_result(word, winner):
+    assert read_one(CSA_HEADER + CSA_MOVES + word + "\n").winner == winner
+
+
+def test_42_a_declared_win():
+    declared = CSA_HEADER + CSA_MOVES + "%KACHI\n"
+    game = read_one(declared)
+    assert (game.winner, game.end) == ("b", "kachi")
+    assert "27-point" in game.notes[0]
+    refused_by_server = read_one(declared + "'summary:illegal kachi:black lose:white win\n")
+    assert (refused_by_server.winner, refused_by_server.end) == ("w", "illegal_action")
+    confirmed = read_one(declared + "'summary:kachi:black win:white lose\n")
+    assert (confirmed.winner, list(confirmed.notes)) == ("b", [])
+
+
+def test_the_server_s_summary_is_compared():
+    text = CSA_HEADER + CSA_MOVES + "%TORYO\n"
+    assert read_one(text + "'summary:toryo:white win:black lose\n").winner == "w"
+    game = read_one(text + "'summary:toryo:white lose:black win\n")
+    assert game.winner == "-"
+    assert "contradictory" in game.notes[0]
+
+
+# --- KI2 (29, 30) ------------------------------------------------------------------------------
+
+
+def ki2(rows: dict[int, str], move: str, held: str = "なし") -> list[str]:
+    found = read_all(diagram({**KINGS, **rows}, below=held) + move + "\n", "x.ki2")
+    return [one.moves[0] if isinstance(one, Game) else one.reason for one in found]
+
+
+@pytest.mark.parametrize(
+    ("word", "origin"),
+    [("右", "4g"), ("左", "6g"), ("直", "5g"), ("寄", "4f"), ("引", "5e")],
+)
+def test_29_which_gold_is_meant(word, origin):
+    if word in ("寄", "引"):
+        rows = {5: "| ・ ・ ・ ・ 金 ・ ・ ・ ・|", 6: "| ・ ・ ・ ・ ・ 金 ・ ・ ・|"}
+    else:
+        rows = {7: "| ・ ・ ・ 金 金 金 ・ ・ ・|"}
+    assert ki2(rows, f"▲５六金{word}") == [f"{origin}5f"]
+    [reason] = ki2(rows, "▲５六金")
+    assert "could be meant" in reason
+
+
+def test_29_bishops_and_rooks_have_no_straight_on():
+    rows = {6: "| ・ ・ 馬 馬 ・ ・ ・ ・ ・|"}
+    assert ki2(rows, "▲６五馬直")[0].endswith("could be meant")
+    assert ki2(rows, "▲６五馬左") == ["7f6e"]
+    assert ki2(rows, "▲６五馬右") == ["6f6e"]
+    assert ki2(rows, "▲６五馬寄")[0].endswith("could be meant")
+
+
+def test_29_drop_or_move():
+    rows = {6: "| ・ ・ ・ 銀 ・ ・ ・ ・ ・|"}
+    assert ki2(rows, "▲５五銀", "銀") == ["6f5e"]
+    assert ki2(rows, "▲５五銀打", "銀") == ["S*5e"]
+    assert ki2({}, "▲５五銀", "銀") == ["S*5e"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "▲７六歩 △３四歩 ▲２二角成 △同　銀\n",
+        "▲76歩▽34歩▲22角成▽同銀\n",
+        "☗７六歩　☖３四歩\n☗２二角成　☖同銀\n",
+        "▲７六歩\n*△８四歩\n&しおり\n△３四歩\n▲２二角成    △同　銀\nまで4手で中断\n",
+        "▲７六歩 △３四歩 ▲２二角成 △同　銀\nまで4手で中断\n変化：2手\n△８四歩\n",
+    ],
+)
+def test_30_spellings_of_ki2(text):
+    game = read_one(text)
+    assert (game.format, list(game.moves)) == ("ki2", FOUR_USI)
+
+
+def test_ki2_damage_is_named():
+    for text in (
+        "▲７六歩 △３四\n",
+        "▲７六歩 ▲２六歩\n",
+        "▲７六歩 x △３四歩\n",
+        "▲７五歩 △３四歩\n",
+    ):
+        assert refused(text, "x.ki2").line == 1
+    assert "the end" in refused("▲７六歩\nまで1手で中断\n△３四歩\n", "x.ki2").reason
+
+
+# --- USI and SFEN (37, 38), JKF ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hands", ["PSPpbpb", "2PS2p2b", "S2P2b2p", "pPbSPbp"])
+def test_37_hands_in_any_order_with_letters_repeated(hands):
+    game = read_one(f"sfen 4k4/9/9/9/9/9/9/9/4K4 b {hands} 1 moves 5i5h\n")
+    assert game.start.split()[2] == "S2P2b2p"
+
+
+def test_37_underscores_for_blanks():
+    assert read_one("sfen 4k4/9/9/9/9/9/9/9/4K4_b_P_1 moves P*5e\n").total == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "end", "winner"),
+    [
+        ("startpos moves 7g7f 3c3d resign", "toryo", "w"),
+        ("position startpos moves 7g7f 3c3d win", "kachi", "b"),
+        ("startpos moves 7g7f 3c3d rep_draw", "sennichite", "d"),
+        ("startpos moves 7g7f 3c3d timeout\twinner=b\tend=time_up", "time_up", "b"),
+    ],
+)
+def test_38_end_words_among_usi_moves(line, end, winner):
+    game = read_one(f"# comment\n{line}\n", "x.txt")
+    assert (list(game.moves), game.end, game.winner) == (["7g7f", "3c3d"], end, winner)
+
+
+def test_a_list_of_sfens():
+    found = read_all(f"{STARTPOS}\nsfen 4k4/9/9/9/9/9/9/9/4K4 w - 7\n", "x.txt")
+    assert [game.start.split()[1] for game in found if isinstance(game, Game)] == ["b", "w"]
+
+
+def test_jkf_with_the_same_square_and_forks():
+    text = """{"header": {"先手": "甲"}, "initial": {"preset": "HIRATE"}, "moves": [
+      {"comments": ["初め"]},
+      {"move": {"from": {"x": 7, "y": 7}, "to": {"x": 7, "y": 6}, "piece": "FU", "color": 0},
+       "time": {"now": {"m": 1, "s": 5}}},
+      {"move": {"from": {"x": 3, "y": 3}, "to": {"x": 3, "y": 4}, "piece": "FU"},
+       "forks": [[{"move": {"from": {"x": 8, "y": 3}, "to": {"x": 8, "y": 4}, "piece": "FU"}}]]},
+      {"move": {"from": {"x": 8, "y": 8}, "to": {"x": 2, "y": 2}, "piece": "KA", "promote": true}},
+      {"move": {"from": {"x": 3, "y": 1}, "same": true, "piece": "GI"}},
+      {"special": "TORYO"}]}"""
+    game = read_one(text, "x.jkf")
+    assert (list(game.moves), game.winner, game.black) == (FOUR_USI, "w", "甲")
+    assert list(game.times) == [65.0, None, None, None]
+    assert [list(one.moves) for one in game.variations] == [["8c8d"]]
+    assert game.comments == {0: "初め"}
+
+
+def test_jkf_nests_without_end():
+    """Forks within forks: the reader must not run out of stack."""
+    node = '{"move": {"from": {"x": 7, "y": 7}, "to": {"x": 7, "y": 6}, "piece": "FU"}'
+    text = '{"moves": [{}, ' + (node + ', "forks": [[') * 200
+    text += node + "}" + "]]}" * 200 + "]}"
+    assert read_one(text, "x.jkf").total == 1
+    deep = '{"moves": [{}, ' + (node + ', "forks": [[') * 100_000
+    assert "not JSON" in refused(deep, "x.jkf").reason
