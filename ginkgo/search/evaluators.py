@@ -56,13 +56,19 @@ class Evaluation(NamedTuple):
     """(n,) win rate of the side to move, in [0, 1]."""
 
 
+Note = Callable[[int, cshogi.Board], None]
+
+
 class Evaluator(Protocol):
     """Positions in, policy logits and win rate out."""
 
     name: str
-    note: Callable[[int, cshogi.Board], None] | None
-    """Called with the place in the batch while the board shows that position, so that the
-    evaluator keeps what it needs of it; None: it needs only what is in `Batch`."""
+
+    @property
+    def note(self) -> Note | None:
+        """Called with the place in the batch while the board shows that position, so that the
+        evaluator keeps what it needs of it; None: it needs only what is in `Batch`."""
+        ...
 
     def evaluate(self, batch: Batch) -> Evaluation:
         """Evaluate the positions that were noted at places 0, 1, … n - 1."""
@@ -77,7 +83,7 @@ def _label_table() -> NDArray[np.int16]:
     moves = np.arange(1 << 16, dtype=np.int32)
     to, origin = moves & 0x7F, moves >> 7 & 0x7F
     possible = (to < 81) & (origin < 88)
-    turned = rotate_moves(moves & 0x7FFF, moves >> 15)
+    turned = rotate_moves(moves & 0x7FFF, (moves >> 15).astype(np.uint8))
     table = np.zeros(1 << 16, np.int16)
     table[possible] = labels_from_moves(turned[possible]).astype(np.int16)
     table[(table < 0) | (table >= LABELS)] = 0  # moves that no piece can make
@@ -123,7 +129,7 @@ class HashEvaluator:
     name = HASH
     note = None
 
-    def __init__(self, sharpness: float = 2.0, seed: int = 0) -> None:
+    def __init__(self, sharpness: float = 3.0, seed: int = 0) -> None:
         self._sharpness, self._seed = sharpness, seed
 
     def evaluate(self, batch: Batch) -> Evaluation:
@@ -314,7 +320,7 @@ class KerasEvaluator(_Network):
         padded = np.zeros((size, 9, 9, planes.shape[1]), np.float32)
         padded[:n] = planes.transpose(0, 2, 3, 1)
         outputs = self._model.predict_on_batch(padded)
-        found = {}
+        found: dict[str, NDArray[np.floating]] = {}
         if "policy" in outputs:
             found["policy"] = np.asarray(outputs["policy"], np.float32)[:n]
         if "value" in outputs:

@@ -87,9 +87,7 @@ class SequentialHalving:
             turn = self._alive.tolist() * (left // alive + 1)
         self._open = turn[:left]
 
-    def request(
-        self, visits: NDArray, values: NDArray[np.float64], most: int
-    ) -> NDArray[np.int32]:
+    def request(self, visits: NDArray, values: NDArray[np.float64], most: int) -> NDArray[np.int32]:
         """Moves to visit next, as indices; all of one round, so that they can be a batch.
 
         Args:

@@ -23,6 +23,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+#: Divisions are not checked for zero; compiled code is kept on disk between runs.
+_compiled = njit(cache=True, error_model="numpy")
+
 #: States of a node: chosen but not evaluated yet, with edges, ended by mate or by a rule.
 PENDING, EXPANDED, ENDED = 0, 1, 2
 #: What the position of a leaf showed: nothing, a mate in one (its only edge), a won declaration.
@@ -44,7 +47,7 @@ class Nodes(NamedTuple):
     parent: NDArray[np.int32]  # -1 at the root
     edge: NDArray[np.int32]  # that leads here
     first: NDArray[np.int32]  # of its edges
-    count: NDArray[np.int16]  # of its edges
+    width: NDArray[np.int16]  # of its edges
     opened: NDArray[np.int16]  # edges visited so far: always the first ones
     ply: NDArray[np.int16]  # moves made since the game's start
     state: NDArray[np.int8]
@@ -74,7 +77,7 @@ NODE_BYTES = 4 + 4 + 4 + 2 + 2 + 2 + 1 + 1 + 2 + 4 + 4 + 4 + 8 + 8
 EDGE_BYTES = 4 + 4 + 4 + 4 + 4 + 4 + 2
 
 
-@njit(cache=True)
+@_compiled
 def _best_edge(nodes, edges, node, c_init, c_base, fpu):  # type: ignore[no-untyped-def]
     """Index within the node of the edge with the largest Q + U; -1 where all are proved lost.
 
@@ -89,24 +92,26 @@ def _best_edge(nodes, edges, node, c_init, c_base, fpu):  # type: ignore[no-unty
         unvisited = 0.0
     first = nodes.first[node]
     opened = nodes.opened[node]
-    best, best_score = -1, -1e30
+    # Slices, so that the loop need not ask at each step whether an index is negative.
+    end = first + opened
+    visited, totals = edges.visits[first:end], edges.total[first:end]
+    priors, proofs = edges.prior[first:end], edges.proof[first:end]
+    scale32, unvisited32 = np.float32(scale), np.float32(unvisited)
+    best, best_score = -1, np.float32(-1e30)
     for index in range(opened):
-        edge = first + index
-        if edges.proof[edge] < 0:
-            continue
-        n = edges.visits[edge]
-        q = edges.total[edge] / n if n > 0 else unvisited
-        score = q + scale * edges.prior[edge] / (1.0 + n)
-        if score > best_score:
+        n = np.float32(visited[index])
+        q = totals[index] / n if n > 0 else unvisited32
+        score = q + scale32 * priors[index] / (np.float32(1.0) + n)
+        if score > best_score and proofs[index] >= 0:
             best, best_score = index, score
-    if opened < nodes.count[node]:
-        score = unvisited + scale * edges.prior[first + opened]
+    if opened < nodes.width[node]:
+        score = unvisited32 + scale32 * edges.prior[end]
         if score > best_score:
             best = opened
     return best
 
 
-@njit(cache=True)
+@_compiled
 def _bring_forward(edges, start, end):  # type: ignore[no-untyped-def]
     """Put the edge with the largest prior of [start, end) at `start`; none has been visited."""
     best = start
@@ -121,18 +126,18 @@ def _bring_forward(edges, start, end):  # type: ignore[no-untyped-def]
         edges.move[best], edges.prior[best], edges.logit[best] = move, prior, logit
 
 
-@njit(cache=True)
+@_compiled
 def _open(nodes, edges, node, index):  # type: ignore[no-untyped-def]
     """Count the edge at `opened` among the visited ones, and find the next behind it."""
     if index == nodes.opened[node]:
         first = nodes.first[node]
         nodes.opened[node] += 1
         nodes.mass[node] += edges.prior[first + index]
-        if index + 2 < nodes.count[node]:
-            _bring_forward(edges, first + index + 1, first + nodes.count[node])
+        if index + 2 < nodes.width[node]:
+            _bring_forward(edges, first + index + 1, first + nodes.width[node])
 
 
-@njit(cache=True)
+@_compiled
 def _retreat(nodes, edges, node):  # type: ignore[no-untyped-def]
     """Take back the visits of a descent that ended at `node` and will not be evaluated."""
     while node >= 0:
@@ -142,7 +147,7 @@ def _retreat(nodes, edges, node):  # type: ignore[no-untyped-def]
         node = nodes.parent[node]
 
 
-@njit(cache=True)
+@_compiled
 def _back_up(nodes, edges, node, value):  # type: ignore[no-untyped-def]
     """Add a value of the side to move at `node` there and at all nodes above."""
     nodes.total[node] += value
@@ -153,7 +158,7 @@ def _back_up(nodes, edges, node, value):  # type: ignore[no-untyped-def]
         nodes.total[node] += value
 
 
-@njit(cache=True)
+@_compiled
 def prove(nodes, edges, node, proof):  # type: ignore[no-untyped-def]
     """Note that a node is won or lost, and what follows from it above."""
     nodes.proof[node] = proof
@@ -162,7 +167,7 @@ def prove(nodes, edges, node, proof):  # type: ignore[no-untyped-def]
         proof = nodes.proof[node]
         edges.proof[edge] = -(proof + 1) if proof > 0 else 1 - proof
         node = nodes.parent[node]
-        first, count = nodes.first[node], nodes.count[node]
+        first, count = nodes.first[node], nodes.width[node]
         best, worst = 0, 0
         for index in range(count - 1, -1, -1):
             known = edges.proof[first + index]
@@ -181,7 +186,7 @@ def prove(nodes, edges, node, proof):  # type: ignore[no-untyped-def]
         nodes.proof[node] = found
 
 
-@njit(cache=True)
+@_compiled
 def select(  # type: ignore[no-untyped-def]
     nodes, edges, counters, limit, c_init, c_base, fpu, fpu_root, forced, leaves, steps, moves
 ):
@@ -270,12 +275,12 @@ def select(  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True)
+@_compiled
 def _new_node(nodes, node, parent, edge):  # type: ignore[no-untyped-def]
     nodes.parent[node] = parent
     nodes.edge[node] = edge
     nodes.first[node] = 0
-    nodes.count[node] = 0
+    nodes.width[node] = 0
     nodes.opened[node] = 0
     nodes.ply[node] = nodes.ply[parent] + 1 if parent >= 0 else 0
     nodes.state[node] = PENDING
@@ -288,7 +293,7 @@ def _new_node(nodes, node, parent, edge):  # type: ignore[no-untyped-def]
     nodes.key[node] = 0
 
 
-@njit(cache=True)
+@_compiled
 def plant(nodes, edges, counters, ply):  # type: ignore[no-untyped-def]
     """Empty the tree but for a root that waits for its evaluation."""
     counters[:] = 0
@@ -297,7 +302,7 @@ def plant(nodes, edges, counters, ply):  # type: ignore[no-untyped-def]
     nodes.ply[0] = ply
 
 
-@njit(cache=True)
+@_compiled
 def repetition(nodes, node, key, check, past_keys, past_checks):  # type: ignore[no-untyped-def]
     """Whether a node is the fourth occurrence of its position.
 
@@ -334,7 +339,7 @@ def repetition(nodes, node, key, check, past_keys, past_checks):  # type: ignore
         given_by_other = given_by_other and in_check
 
 
-@njit(cache=True)
+@_compiled
 def expand(  # type: ignore[no-untyped-def]
     nodes, edges, counters, leaves, number, counts, offset, moves, logits, values, keys, checks,
     kinds, past_keys, past_checks, max_ply, draw_value, temperature
@@ -393,13 +398,13 @@ def expand(  # type: ignore[no-untyped-def]
             prove(nodes, edges, node, proof)
 
 
-@njit(cache=True)
+@_compiled
 def _add_edges(  # type: ignore[no-untyped-def]
     nodes, edges, counters, node, count, moves, logits, start, temperature
 ):
     first = counters[EDGES]
     counters[EDGES] = first + count
-    nodes.count[node] = count
+    nodes.width[node] = count
     largest = np.float32(-1e30)
     for index in range(count):
         edges.logit[first + index] = logits[start + index]
@@ -422,7 +427,7 @@ def _add_edges(  # type: ignore[no-untyped-def]
     _bring_forward(edges, first, first + count)
 
 
-@njit(cache=True)
+@_compiled
 def forget(nodes, edges, counters, leaves, number):  # type: ignore[no-untyped-def]
     """Take leaves back that will not be evaluated; they must be the newest nodes."""
     for row in range(number - 1, -1, -1):
@@ -433,10 +438,10 @@ def forget(nodes, edges, counters, leaves, number):  # type: ignore[no-untyped-d
             _retreat(nodes, edges, node)
 
 
-@njit(cache=True)
+@_compiled
 def set_priors(nodes, edges, priors):  # type: ignore[no-untyped-def]
     """Give the root other priors (with noise), keeping the order that `_best_edge` relies on."""
-    first, count, opened = nodes.first[0], nodes.count[0], nodes.opened[0]
+    first, count, opened = nodes.first[0], nodes.width[0], nodes.opened[0]
     mass = 0.0
     for index in range(count):
         edges.prior[first + index] = priors[index]
@@ -447,14 +452,14 @@ def set_priors(nodes, edges, priors):  # type: ignore[no-untyped-def]
         _bring_forward(edges, first + opened, first + count)
 
 
-@njit(cache=True)
+@_compiled
 def open_all(nodes):  # type: ignore[no-untyped-def]
     """Let every edge of the root be looked at, in an order that stays as it is."""
-    nodes.opened[0] = nodes.count[0]
+    nodes.opened[0] = nodes.width[0]
     nodes.mass[0] = 1.0
 
 
-@njit(cache=True)
+@_compiled
 def move_root(nodes, edges, counters, root):  # type: ignore[no-untyped-def]
     """Make `root` node 0 and drop all that does not hang below it.
 
@@ -476,11 +481,11 @@ def move_root(nodes, edges, counters, root):  # type: ignore[no-untyped-def]
             parent = place[nodes.parent[node]]
             # The parent has moved already; the edge keeps its place within it.
             edge = nodes.edge[node]
-        first, count = nodes.first[node], nodes.count[node]
+        first, count = nodes.first[node], nodes.width[node]
         nodes.parent[new] = parent
         nodes.edge[new] = edge
         nodes.first[new] = kept_edges
-        nodes.count[new] = count
+        nodes.width[new] = count
         nodes.opened[new] = nodes.opened[node]
         nodes.ply[new] = nodes.ply[node]
         nodes.state[new] = nodes.state[node]
@@ -513,7 +518,7 @@ def move_root(nodes, edges, counters, root):  # type: ignore[no-untyped-def]
     counters[EDGES] = kept_edges
 
 
-@njit(cache=True)
+@_compiled
 def _mixed(word):  # type: ignore[no-untyped-def]
     """A 64-bit hash as splitmix64 ends: every bit depends on every other."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -521,7 +526,7 @@ def _mixed(word):  # type: ignore[no-untyped-def]
     return word ^ (word >> np.uint64(31))
 
 
-@njit(cache=True)
+@_compiled
 def hash_evaluation(  # type: ignore[no-untyped-def]
     keys, counts, moves, seed, sharpness, logits, values
 ):

@@ -336,7 +336,7 @@ class Search:
         """The moves that follow an edge of the root, best play on both sides."""
         nodes, edges = self.tree.nodes, self.tree.edges
         line = [int(edges.move[edge])]
-        while (node := int(edges.child[edge])) >= 0 and nodes.count[node]:
+        while (node := int(edges.child[edge])) >= 0 and nodes.width[node]:
             here = self.tree.edges_of(node)
             proof = edges.proof[here].astype(np.int64)
             visits = edges.visits[here]

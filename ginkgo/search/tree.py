@@ -33,7 +33,7 @@ class Tree:
             parent=np.empty(n, np.int32),
             edge=np.empty(n, np.int32),
             first=np.empty(n, np.int32),
-            count=np.empty(n, np.int16),
+            width=np.empty(n, np.int16),
             opened=np.empty(n, np.int16),
             ply=np.empty(n, np.int16),
             state=np.empty(n, np.int8),
@@ -83,7 +83,7 @@ class Tree:
     def edges_of(self, node: int) -> slice:
         """Where the edges of a node lie."""
         first = int(self.nodes.first[node])
-        return slice(first, first + int(self.nodes.count[node]))
+        return slice(first, first + int(self.nodes.width[node]))
 
     def child_by_move(self, node: int, move: int) -> int:
         """The node that a move leads to, -1 where the tree has not been there."""
