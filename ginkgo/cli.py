@@ -22,6 +22,7 @@ VERBS = {
     "evaluate": ("ginkgo.training.evaluate", "judge a model on games it has not seen"),
     "export": ("ginkgo.models.export", "write a model as ONNX, SavedModel or LiteRT"),
     "train": ("ginkgo.training.cli", "train a network on records or games"),
+    "usi": ("ginkgo.usi.engine", "play through the USI protocol, in any shogi GUI"),
 }
 
 
