@@ -101,10 +101,17 @@ class Thinker:
         self._warm_up()
 
     def _warm_up(self) -> None:
-        """Have everything compiled and every size of batch tried before a clock runs."""
+        """Have everything compiled, started and tried once before a clock runs."""
+        if self.options["RootMateSearch"]:
+            self.mate.start(Line().board.sfen(), 1)
         search = Search(replace(self.config, nodes=4 * self.config.batch + 200))
         search.begin()
-        run([search], Queue(self.evaluator, 0), 2 * self.config.batch + 20)
+        queue = Queue(self.evaluator, 0)
+        run([search], queue, 2 * self.config.batch + 20)
+        search.play(search.best_move())
+        search.begin()
+        run([search], queue, 1)
+        self.mate.poll(10)
 
     def new_game(self) -> None:
         """Forget the tree."""
