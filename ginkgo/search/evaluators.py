@@ -187,8 +187,10 @@ class _Planes148:
         positions = np.zeros(n, POSITION)
         pieces, hands, turns = zip(*self._noted[:n], strict=True)
         positions["color"] = turns
+        # cshogi counts P L N S G B R, `POSITION` P L N S B R G.
+        held = np.array(hands, np.uint8)[:, :, [0, 1, 2, 3, 5, 6, 4]]
         positions["board"], positions["hand"] = orient(
-            np.array(pieces, np.uint8), np.array(hands, np.uint8), positions["color"]
+            np.array(pieces, np.uint8), held, positions["color"]
         )
         return (planes_on_host(*pack_positions(positions)).astype(np.float32, copy=False),)
 
