@@ -7,7 +7,7 @@ All times are in milliseconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ginkgo.errors import GinkgoError
 
@@ -36,8 +36,6 @@ class Go:
     """Of `go mate`; infinite where the GUI says so."""
     timed: bool = False
     """Whether a clock runs: btime, wtime, byoyomi or an increment was given."""
-    moves: tuple[str, ...] = field(default=())
-    """Only these moves are allowed; empty: all."""
 
 
 def parse_go(words: list[str]) -> Go:
@@ -68,6 +66,8 @@ def parse_go(words: list[str]) -> Go:
             place += 1
             if word not in ("movetime", "nodes", "depth"):
                 found["timed"] = True
+    if not found:  # no limit at all means none
+        found["infinite"] = True
     return Go(**found)
 
 
@@ -119,10 +119,13 @@ def budget(go: Go, white: bool, ply: int, delay: int, margin: int) -> Budget:
         return Budget(certain, certain, certain, False)
     moves_left = max(20.0, 52.0 - 0.4 * min(ply, 80))
     opening = 0.5 + 0.5 * min(1.0, ply / 20)
-    share = left / moves_left * opening
+    # A sudden-death clock must still pay for the delays of sixty moves.
+    reserve = 0.0 if go.byoyomi or increment else 60.0 * (delay + margin)
+    spare = max(0.0, left - reserve)
+    share = max(spare / moves_left * opening, left / 200)
     steady = 0.9 * go.byoyomi + 0.8 * min(increment, left or increment)
     optimum = min(share + steady, certain)
-    maximum = min(certain, max(optimum, left / 6 + go.byoyomi if left else optimum), 4 * optimum)
+    maximum = min(certain, max(optimum, spare / 6 + go.byoyomi), 4 * optimum)
     if go.byoyomi and not increment:
         # What byoyomi gives is lost if it is not used.
         optimum = max(optimum, min(certain, float(_less(go.byoyomi, delay + margin))))

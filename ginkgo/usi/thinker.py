@@ -111,7 +111,8 @@ class Thinker:
         search.play(search.best_move())
         search.begin()
         run([search], queue, 1)
-        self.mate.poll(10)
+        if self.options["RootMateSearch"]:
+            self.mate.poll(10)
 
     def new_game(self) -> None:
         """Forget the tree."""
