@@ -13,6 +13,7 @@ import contextlib
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ginkgo import __version__
 from ginkgo.errors import GinkgoError, run_main
 from ginkgo.usi.clock import FOREVER, Go, parse_go
+from ginkgo.usi.mate import MateProcess
 from ginkgo.usi.options import BY_NAME, OPTIONS, parse_setoption
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class Engine:
         self._rejected = False
         self._clock: Clock | None = None
         self._thread: threading.Thread | None = None
+        self._mate = MateProcess()
         self._mate_stop = threading.Event()
         self._commands = {
             "usi": self._usi,
@@ -83,8 +86,7 @@ class Engine:
                 self._obey(words)
         finally:
             self._finish_thinking()
-            if self._thinker is not None:
-                self._thinker.close()
+            self._mate.close()
 
     def _obey(self, words: list[str]) -> None:
         command = self._commands.get(words[0])
@@ -113,7 +115,6 @@ class Engine:
         changed = self._options[option.name] != value
         self._options[option.name] = value
         if changed and option.reload and self._thinker is not None:
-            self._thinker.close()
             self._thinker = None
 
     def _isready(self, _words: list[str]) -> None:
@@ -125,7 +126,7 @@ class Engine:
         if self._thinker is None:
             from ginkgo.usi.thinker import Thinker
 
-            self._thinker = Thinker(self._options, self.say)
+            self._thinker = Thinker(self._options, self.say, self._mate)
             self.say(f"info string model {self._thinker.evaluator.name}")
         return self._thinker
 
@@ -178,11 +179,7 @@ class Engine:
 
     def _solve(self, line: Line, go: Go, stop: threading.Event) -> None:
         """Answer `go mate`."""
-        import time
-
-        from ginkgo.usi.mate import MateProcess
-
-        process = MateProcess()
+        process = self._mate
         began = time.perf_counter()
         process.start(line.board.sfen(), _MATE_NODES)
         # The answer must be there when the time is over, not begin to come.
@@ -202,7 +199,8 @@ class Engine:
                 elif go.mate_time == FOREVER:
                     stop.wait()
                 break
-        process.close()
+        if answer == "checkmate timeout":
+            process.close()
         self.say(answer)
 
     def _stop(self, _words: list[str]) -> None:

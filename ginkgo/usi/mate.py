@@ -71,12 +71,13 @@ class MateProcess:
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
         self._done = threading.Event()
+        self._done.set()
         self._result: MateResult | None = None
 
     def start(self, sfen: str, nodes: int, max_ply: int = 0) -> None:
         """Begin to search a position; a search under way is ended."""
-        if self._process is not None and not self._done.is_set():
-            self.stop()
+        if not self._done.is_set():
+            self.close()
         if self._process is None or self._process.poll() is not None:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "ginkgo.usi.mate"],
@@ -110,11 +111,6 @@ class MateProcess:
     def poll(self, seconds: float = 0.0) -> MateResult | None:
         """The result, if it is there within so many seconds."""
         return self._result if self._done.wait(seconds) else None
-
-    def stop(self) -> None:
-        """End the search, if one is under way."""
-        if self._process is not None and not self._done.is_set():
-            self.close()
 
     def close(self) -> None:
         """End the process."""

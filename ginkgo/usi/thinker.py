@@ -31,8 +31,9 @@ PONANZA = 600.0
 _BASE = 192
 #: MiB that a cached evaluation takes.
 _CACHED = 0.0007
-#: Positions a second that the mate search looks at, roughly; it is not given more than it can do.
-_MATE_SPEED = 100_000
+#: Positions for each second of thinking that the mate search is given: about a quarter of what it
+#: can do alone, so that it is over before the move is made.
+_MATE_SPEED = 60_000
 
 
 @dataclass(frozen=True)
@@ -77,11 +78,14 @@ class Clock:
 class Thinker:
     """The loaded network, the tree, the book and the mate process of an engine."""
 
-    def __init__(self, options: dict[str, Any], say: Callable[[str], None]) -> None:
+    def __init__(
+        self, options: dict[str, Any], say: Callable[[str], None], mate: MateProcess
+    ) -> None:
         """
         Args:
             options: values by name of `ginkgo.usi.options`.
             say: prints a line for the GUI.
+            mate: looks for mates beside the search.
 
         Raises:
             GinkgoError: the model or the book cannot be used.
@@ -96,14 +100,13 @@ class Thinker:
         self.queue = Queue(self.evaluator, int(0.1 * memory / _CACHED))
         self.config = SearchConfig(batch=options["BatchSize"], nodes=nodes_in(tree))
         self.search = Search(self.config)
-        self.mate = MateProcess()
+        self.mate = mate
         self._random = Random()
         self._warm_up()
 
     def _warm_up(self) -> None:
         """Have everything compiled, started and tried once before a clock runs."""
-        if self.options["RootMateSearch"]:
-            self.mate.start(Line().board.sfen(), 1)
+        self.mate.start(Line().board.sfen(), 1)
         search = Search(replace(self.config, nodes=4 * self.config.batch + 200))
         search.begin()
         queue = Queue(self.evaluator, 0)
@@ -111,16 +114,12 @@ class Thinker:
         search.play(search.best_move())
         search.begin()
         run([search], queue, 1)
-        if self.options["RootMateSearch"]:
-            self.mate.poll(10)
+        self.mate.poll(10)
 
     def new_game(self) -> None:
         """Forget the tree."""
         self.search.set_line(Line())
         self.search.tree.plant(0)
-
-    def close(self) -> None:
-        self.mate.close()
 
     # --- one move -----------------------------------------------------------------------------
 
@@ -181,10 +180,8 @@ class Thinker:
         )
         progress = _Progress(self, clock, go, limit)
         self._start_mate(line, go, clock, search.config.max_ply)
-        try:
-            run([search], self.queue, limit, progress.enough)
-        finally:
-            self.mate.stop()
+        # A mate search that is not over by then ends by itself soon, and is not listened to.
+        run([search], self.queue, limit, progress.enough)
         if progress.mate:
             return Answer(progress.mate[0], progress.mate[1] if len(progress.mate) > 1 else "")
         candidates = search.candidates(max(1, options["MultiPV"]))
