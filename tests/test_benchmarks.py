@@ -31,6 +31,7 @@ OPTIONS = {
     "memory": "--workers 1 --batch-size 128 --pool 512 --copies 2",
     "training": "--network b1c8 --batch-size 64 --steps 12 --pool 512 --seconds 0.2",
     "evaluator": "--formats onnx --batch-sizes 1 4 --seconds 0.1",
+    "search": "--positions 2 --simulations 300 --playouts 40 --naive 20 --seconds 0.1",
     "shuffle": "--workers 0 --pool 512 --batches 32 --keep 0 8 --copies 8 --positions 500",
 }
 MIXED = {"batch", "per_game", "expected", "measured", "ratio_of_shares_with_mate"}
@@ -56,6 +57,14 @@ KEYS = {
         "torch_positions_per_second",
     },
     "evaluator": {"positions_per_second", "top1_agreement"},
+    "search": {
+        "simulations_per_second",
+        "outside_evaluator_fraction",
+        "playouts_per_second",
+        "ratio_to_naive",
+        "ratio_to_bare",
+        "mean_leaf_depth",
+    },
 }
 
 
@@ -81,7 +90,7 @@ def running(lines, tmp_path_factory):
     (folder / "few.sfenx").write_text("\n".join(lines) + "\n")
     scripts = {}
     for name, options in OPTIONS.items():
-        data = ["--data", str(folder / "few.sfenx")]
+        data = [] if name == "search" else ["--data", str(folder / "few.sfenx")]
         command = [sys.executable, f"benchmarks/{name}.py", *data, *options.split()]
         with (folder / f"{name}.err").open("w") as errors:
             scripts[name] = subprocess.Popen(

@@ -129,7 +129,7 @@ class HashEvaluator:
     name = HASH
     note = None
 
-    def __init__(self, sharpness: float = 3.0, seed: int = 0) -> None:
+    def __init__(self, sharpness: float = 2.3, seed: int = 0) -> None:
         self._sharpness, self._seed = sharpness, seed
 
     def evaluate(self, batch: Batch) -> Evaluation:

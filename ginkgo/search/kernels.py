@@ -65,7 +65,6 @@ class Edges(NamedTuple):
 
     move: NDArray[np.int32]
     prior: NDArray[np.float32]
-    logit: NDArray[np.float32]  # as the evaluator gave it
     visits: NDArray[np.int32]
     total: NDArray[np.float32]  # sum of values of the side that makes the move
     child: NDArray[np.int32]  # -1 until visited
@@ -74,7 +73,7 @@ class Edges(NamedTuple):
 
 #: Bytes of a node and of an edge.
 NODE_BYTES = 4 + 4 + 4 + 2 + 2 + 2 + 1 + 1 + 2 + 4 + 4 + 4 + 8 + 8
-EDGE_BYTES = 4 + 4 + 4 + 4 + 4 + 4 + 2
+EDGE_BYTES = 4 + 4 + 4 + 4 + 4 + 2
 
 
 @_compiled
@@ -119,11 +118,9 @@ def _bring_forward(edges, start, end):  # type: ignore[no-untyped-def]
         if edges.prior[edge] > edges.prior[best]:
             best = edge
     if best != start:
-        move, prior, logit = edges.move[start], edges.prior[start], edges.logit[start]
-        edges.move[start] = edges.move[best]
-        edges.prior[start] = edges.prior[best]
-        edges.logit[start] = edges.logit[best]
-        edges.move[best], edges.prior[best], edges.logit[best] = move, prior, logit
+        move, prior = edges.move[start], edges.prior[start]
+        edges.move[start], edges.prior[start] = edges.move[best], edges.prior[best]
+        edges.move[best], edges.prior[best] = move, prior
 
 
 @_compiled
@@ -407,7 +404,6 @@ def _add_edges(  # type: ignore[no-untyped-def]
     nodes.width[node] = count
     largest = np.float32(-1e30)
     for index in range(count):
-        edges.logit[first + index] = logits[start + index]
         largest = max(largest, logits[start + index])
     inverse = np.float32(1.0 / temperature)
     total = np.float32(0.0)
@@ -500,7 +496,6 @@ def move_root(nodes, edges, counters, root):  # type: ignore[no-untyped-def]
             old_edge, new_edge = first + index, kept_edges + index
             edges.move[new_edge] = edges.move[old_edge]
             edges.prior[new_edge] = edges.prior[old_edge]
-            edges.logit[new_edge] = edges.logit[old_edge]
             edges.visits[new_edge] = edges.visits[old_edge]
             edges.total[new_edge] = edges.total[old_edge]
             child = edges.child[old_edge]

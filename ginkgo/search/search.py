@@ -174,7 +174,7 @@ class Search:
         if config.gumbel and self._budget:
             kernels.open_all(nodes)
             self._halving = SequentialHalving(
-                edges.logit[here].astype(np.float64), config.gumbel, self._budget, self.rng
+                self._root_logits(), config.gumbel, self._budget, self.rng
             )
         elif config.noise:
             drawn = self.rng.dirichlet(np.full(count, config.noise_alpha))
@@ -284,6 +284,11 @@ class Search:
             visits > 0, self.tree.edges.total[here] / np.maximum(visits, 1), np.nan
         ).astype(np.float64)
 
+    def _root_logits(self) -> NDArray[np.float64]:
+        """The network's logits of the root's moves but for a constant, out of the priors."""
+        priors = self.tree.edges.prior[self.tree.edges_of(0)].astype(np.float64)
+        return np.log(np.maximum(priors, 1e-30)) * self.config.policy_temperature
+
     @property
     def value(self) -> float:
         """Win rate of the side to move at the root."""
@@ -378,7 +383,7 @@ class Search:
             weight = (proof == proof[proof > 0].min()).astype(np.float64)
         elif self._halving is not None:
             weight = improved_policy(
-                edges.logit[here].astype(np.float64),
+                self._root_logits(),
                 visits,
                 self._root_values(),
                 float(self.tree.nodes.value[0]),

@@ -48,7 +48,6 @@ class Tree:
         self.edges = Edges(
             move=np.empty(e, np.int32),
             prior=np.empty(e, np.float32),
-            logit=np.empty(e, np.float32),
             visits=np.empty(e, np.int32),
             total=np.empty(e, np.float32),
             child=np.empty(e, np.int32),

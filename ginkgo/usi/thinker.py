@@ -216,7 +216,7 @@ class _Progress:
         self._thinker, self._clock, self._go, self._limit = thinker, clock, go, limit
         self._search = thinker.search
         self._interval = thinker.options["PVInterval"] / 1000
-        self._began = self._reported = time.perf_counter()
+        self._began = self._reported = self._asked = time.perf_counter()
         self._mate_pending = bool(thinker.options["RootMateSearch"])
         self.mate: tuple[str, ...] = ()
         """The mating line that the mate process found."""
@@ -227,6 +227,8 @@ class _Progress:
         if clock.stopped.is_set() or self._found_mate():
             return True
         now = time.perf_counter()
+        # How long the batch took that has just come back: the next one will take as long.
+        self._asked, batch = now, 1000 * (now - self._asked)
         if now - self._reported >= self._interval:
             self._reported = now
             self.report(self._search.candidates(self._thinker.options["MultiPV"]))
@@ -235,7 +237,7 @@ class _Progress:
         if not clock.running.is_set() or go.infinite:
             return False
         spent, limits = clock.spent, clock.limits
-        if spent >= limits.maximum:
+        if spent + batch >= limits.maximum:
             return True
         if not limits.flexible or spent < limits.minimum:
             return False
