@@ -119,13 +119,14 @@ def budget(go: Go, white: bool, ply: int, delay: int, margin: int) -> Budget:
         return Budget(certain, certain, certain, False)
     moves_left = max(20.0, 52.0 - 0.4 * min(ply, 80))
     opening = 0.5 + 0.5 * min(1.0, ply / 20)
-    # A sudden-death clock must still pay for the delays of sixty moves.
-    reserve = 0.0 if go.byoyomi or increment else 60.0 * (delay + margin)
+    # A sudden-death clock must still pay for the delays of sixty moves, one with increments for
+    # some that come together.
+    reserve = 0.0 if go.byoyomi else (20.0 if increment else 60.0) * (delay + margin)
     spare = max(0.0, left - reserve)
     share = max(spare / moves_left * opening, left / 200)
-    steady = 0.9 * go.byoyomi + 0.8 * min(increment, left or increment)
-    optimum = min(share + steady, certain)
-    maximum = min(certain, max(optimum, spare / 6 + go.byoyomi), 4 * optimum)
+    gained = max(0.0, 0.9 * min(increment, left or increment) - delay - margin)
+    optimum = min(max(1.0, share + 0.9 * go.byoyomi + gained), certain)
+    maximum = min(certain, max(optimum, spare / 6 + go.byoyomi + gained), 4 * optimum)
     if go.byoyomi and not increment:
         # What byoyomi gives is lost if it is not used.
         optimum = max(optimum, min(certain, float(_less(go.byoyomi, delay + margin))))

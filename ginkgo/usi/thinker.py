@@ -27,8 +27,9 @@ from ginkgo.usi.mate import MateProcess, is_mating_line
 
 #: Centipawns of a win rate w are -PONANZA · log(1 / w - 1), as most engines reckon.
 PONANZA = 600.0
-#: What programs and libraries take besides tree and cache, in MiB.
-_BASE = 192
+#: What programs and libraries take besides tree and cache, in MiB; of a small USI_Hash at most a
+#: quarter is left to them.
+_BASE = 192.0
 #: MiB that a cached evaluation takes.
 _CACHED = 0.0007
 #: Positions for each second of thinking that the mate search is given: about a quarter of what it
@@ -96,7 +97,7 @@ class Thinker:
             options["Model"], options["Evaluator"], options["Threads"]
         )  # fmt: skip
         memory = options["USI_Hash"]
-        tree = max(16.0, 0.85 * memory - _BASE)
+        tree = 0.85 * memory - min(_BASE, memory / 4)
         self.queue = Queue(self.evaluator, int(0.1 * memory / _CACHED))
         self.config = SearchConfig(batch=options["BatchSize"], nodes=nodes_in(tree))
         self.search = Search(self.config)
