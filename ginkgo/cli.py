@@ -21,6 +21,7 @@ VERBS = {
     "convert": ("ginkgo.records.convert", "turn kifu into SFEN records, split by game"),
     "evaluate": ("ginkgo.training.evaluate", "judge a model on games it has not seen"),
     "export": ("ginkgo.models.export", "write a model as ONNX, SavedModel or LiteRT"),
+    "play": ("ginkgo.play.server", "play against a network in the browser"),
     "train": ("ginkgo.training.cli", "train a network on records or games"),
     "usi": ("ginkgo.usi.engine", "play through the USI protocol, in any shogi GUI"),
 }

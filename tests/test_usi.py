@@ -336,6 +336,15 @@ def test_what_cannot_be_loaded_ends_the_engine(option, message):
         talk.end()
 
 
+def test_a_go_that_cannot_be_obeyed_is_answered():
+    talk = Talk(Model="no/such")
+    talk.say("position startpos", "go byoyomi 100")
+    lines = talk.wait("info string error")
+    assert lines == ["bestmove resign", "info string error: no/such: no model directory "
+                     "(no config.json in it)"]  # fmt: skip
+    talk.end()
+
+
 def test_end_of_input_in_mid_search():
     talk = Talk()
     talk.say("isready", "position startpos", "go infinite")

@@ -160,7 +160,11 @@ class Engine:
             arguments: tuple = (line, go, self._mate_stop)
             self._thread = threading.Thread(target=self._solve, args=arguments, daemon=True)
         else:
-            thinker = self._ready()
+            try:
+                thinker = self._ready()
+            except GinkgoError:
+                self.say("bestmove resign")
+                raise
             self._clock = thinker.clock_for(line, go)
             arguments = (thinker, line, go, self._clock)
             self._thread = threading.Thread(target=self._think, args=arguments, daemon=True)
