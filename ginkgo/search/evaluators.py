@@ -133,7 +133,7 @@ class HashEvaluator:
         self._sharpness, self._seed = sharpness, seed
 
     def evaluate(self, batch: Batch) -> Evaluation:
-        from ginkgo.search.kernels import hash_evaluation
+        from ginkgo.search.hashing import hash_evaluation
 
         logits = np.empty(len(batch.moves), np.float32)
         values = np.empty(len(batch.counts), np.float32)

@@ -17,14 +17,24 @@ above `BY_RULE`, so that a plain mate is preferred and only a plain mate is anno
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-#: Divisions are not checked for zero; compiled code is kept on disk between runs.
-_compiled = njit(cache=True, error_model="numpy")
+
+def compiled(function: Callable) -> Callable:
+    """Compile at the first call, with divisions that are not checked for zero.
+
+    What was compiled is kept on disk between runs, where there is a place for it.
+    """
+    try:
+        return njit(cache=True, error_model="numpy")(function)
+    except RuntimeError:  # neither the code's folder nor the user's cache can be written to
+        return njit(error_model="numpy")(function)
+
 
 #: States of a node: chosen but not evaluated yet, with edges, ended by mate or by a rule.
 PENDING, EXPANDED, ENDED = 0, 1, 2
@@ -76,7 +86,7 @@ NODE_BYTES = 4 + 4 + 4 + 2 + 2 + 2 + 1 + 1 + 2 + 4 + 4 + 4 + 8 + 8
 EDGE_BYTES = 4 + 4 + 4 + 4 + 4 + 2
 
 
-@_compiled
+@compiled
 def _best_edge(nodes, edges, node, c_init, c_base, fpu):  # type: ignore[no-untyped-def]
     """Index within the node of the edge with the largest Q + U; -1 where all are proved lost.
 
@@ -110,7 +120,7 @@ def _best_edge(nodes, edges, node, c_init, c_base, fpu):  # type: ignore[no-unty
     return best
 
 
-@_compiled
+@compiled
 def _bring_forward(edges, start, end):  # type: ignore[no-untyped-def]
     """Put the edge with the largest prior of [start, end) at `start`; none has been visited."""
     best = start
@@ -123,7 +133,7 @@ def _bring_forward(edges, start, end):  # type: ignore[no-untyped-def]
         edges.move[best], edges.prior[best] = move, prior
 
 
-@_compiled
+@compiled
 def _open(nodes, edges, node, index):  # type: ignore[no-untyped-def]
     """Count the edge at `opened` among the visited ones, and find the next behind it."""
     if index == nodes.opened[node]:
@@ -134,7 +144,7 @@ def _open(nodes, edges, node, index):  # type: ignore[no-untyped-def]
             _bring_forward(edges, first + index + 1, first + nodes.width[node])
 
 
-@_compiled
+@compiled
 def _retreat(nodes, edges, node):  # type: ignore[no-untyped-def]
     """Take back the visits of a descent that ended at `node` and will not be evaluated."""
     while node >= 0:
@@ -144,7 +154,7 @@ def _retreat(nodes, edges, node):  # type: ignore[no-untyped-def]
         node = nodes.parent[node]
 
 
-@_compiled
+@compiled
 def _back_up(nodes, edges, node, value):  # type: ignore[no-untyped-def]
     """Add a value of the side to move at `node` there and at all nodes above."""
     nodes.total[node] += value
@@ -155,7 +165,7 @@ def _back_up(nodes, edges, node, value):  # type: ignore[no-untyped-def]
         nodes.total[node] += value
 
 
-@_compiled
+@compiled
 def prove(nodes, edges, node, proof):  # type: ignore[no-untyped-def]
     """Note that a node is won or lost, and what follows from it above."""
     nodes.proof[node] = proof
@@ -183,7 +193,7 @@ def prove(nodes, edges, node, proof):  # type: ignore[no-untyped-def]
         nodes.proof[node] = found
 
 
-@_compiled
+@compiled
 def select(  # type: ignore[no-untyped-def]
     nodes, edges, counters, limit, c_init, c_base, fpu, fpu_root, forced, leaves, steps, moves
 ):
@@ -272,7 +282,7 @@ def select(  # type: ignore[no-untyped-def]
     return found
 
 
-@_compiled
+@compiled
 def _new_node(nodes, node, parent, edge):  # type: ignore[no-untyped-def]
     nodes.parent[node] = parent
     nodes.edge[node] = edge
@@ -290,7 +300,7 @@ def _new_node(nodes, node, parent, edge):  # type: ignore[no-untyped-def]
     nodes.key[node] = 0
 
 
-@_compiled
+@compiled
 def plant(nodes, edges, counters, ply):  # type: ignore[no-untyped-def]
     """Empty the tree but for a root that waits for its evaluation."""
     counters[:] = 0
@@ -299,7 +309,7 @@ def plant(nodes, edges, counters, ply):  # type: ignore[no-untyped-def]
     nodes.ply[0] = ply
 
 
-@_compiled
+@compiled
 def repetition(nodes, node, key, check, past_keys, past_checks):  # type: ignore[no-untyped-def]
     """Whether a node is the fourth occurrence of its position.
 
@@ -336,7 +346,7 @@ def repetition(nodes, node, key, check, past_keys, past_checks):  # type: ignore
         given_by_other = given_by_other and in_check
 
 
-@_compiled
+@compiled
 def expand(  # type: ignore[no-untyped-def]
     nodes, edges, counters, leaves, number, counts, offset, moves, logits, values, keys, checks,
     kinds, past_keys, past_checks, max_ply, draw_value, temperature
@@ -395,7 +405,7 @@ def expand(  # type: ignore[no-untyped-def]
             prove(nodes, edges, node, proof)
 
 
-@_compiled
+@compiled
 def _add_edges(  # type: ignore[no-untyped-def]
     nodes, edges, counters, node, count, moves, logits, start, temperature
 ):
@@ -423,7 +433,7 @@ def _add_edges(  # type: ignore[no-untyped-def]
     _bring_forward(edges, first, first + count)
 
 
-@_compiled
+@compiled
 def forget(nodes, edges, counters, leaves, number):  # type: ignore[no-untyped-def]
     """Take leaves back that will not be evaluated; they must be the newest nodes."""
     for row in range(number - 1, -1, -1):
@@ -434,7 +444,7 @@ def forget(nodes, edges, counters, leaves, number):  # type: ignore[no-untyped-d
             _retreat(nodes, edges, node)
 
 
-@_compiled
+@compiled
 def set_priors(nodes, edges, priors):  # type: ignore[no-untyped-def]
     """Give the root other priors (with noise), keeping the order that `_best_edge` relies on."""
     first, count, opened = nodes.first[0], nodes.width[0], nodes.opened[0]
@@ -448,14 +458,14 @@ def set_priors(nodes, edges, priors):  # type: ignore[no-untyped-def]
         _bring_forward(edges, first + opened, first + count)
 
 
-@_compiled
+@compiled
 def open_all(nodes):  # type: ignore[no-untyped-def]
     """Let every edge of the root be looked at, in an order that stays as it is."""
     nodes.opened[0] = nodes.width[0]
     nodes.mass[0] = 1.0
 
 
-@_compiled
+@compiled
 def move_root(nodes, edges, counters, root):  # type: ignore[no-untyped-def]
     """Make `root` node 0 and drop all that does not hang below it.
 
@@ -511,27 +521,3 @@ def move_root(nodes, edges, counters, root):  # type: ignore[no-untyped-def]
     counters[:] = 0
     counters[NODES] = kept
     counters[EDGES] = kept_edges
-
-
-@_compiled
-def _mixed(word):  # type: ignore[no-untyped-def]
-    """A 64-bit hash as splitmix64 ends: every bit depends on every other."""
-    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return word ^ (word >> np.uint64(31))
-
-
-@_compiled
-def hash_evaluation(  # type: ignore[no-untyped-def]
-    keys, counts, moves, seed, sharpness, logits, values
-):
-    """The answers of `HashEvaluator`, into `logits` and `values`."""
-    unit = 1.0 / (1 << 53)
-    at = 0
-    for row in range(len(counts)):
-        word = _mixed(np.uint64(keys[row]) + np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15))
-        values[row] = 0.4 + 0.2 * (unit * np.float64(word >> np.uint64(11)))
-        for place in range(at, at + counts[row]):
-            bits = _mixed(word ^ np.uint64(moves[place] & 0x7FFF)) >> np.uint64(11)
-            logits[place] = -sharpness * math.log(unit * (np.float64(bits) + 0.5))
-        at += counts[row]
