@@ -26,7 +26,17 @@ sys.path.insert(0, str(ROOT))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 SAMPLE = ROOT / "data" / "sample"
-_LIBRARIES = ("numpy", "tensorflow", "keras", "cshogi", "python-shogi", "rsshogi", "psutil")
+_LIBRARIES = (
+    "numpy",
+    "numba",
+    "onnxruntime",
+    "tensorflow",
+    "keras",
+    "cshogi",
+    "python-shogi",
+    "rsshogi",
+    "psutil",
+)
 
 
 # --- the machine ------------------------------------------------------------------------------

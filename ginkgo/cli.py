@@ -22,8 +22,10 @@ VERBS = {
     "evaluate": ("ginkgo.training.evaluate", "judge a model on games it has not seen"),
     "export": ("ginkgo.models.export", "write a model as ONNX, SavedModel or LiteRT"),
     "inspect": ("ginkgo.records.inspect", "say what was understood of each kifu"),
+    "play": ("ginkgo.play.server", "play against a network in the browser"),
     "stats": ("ginkgo.records.stats", "count games and positions, and audit the winners"),
     "train": ("ginkgo.training.cli", "train a network on records or games"),
+    "usi": ("ginkgo.usi.engine", "play through the USI protocol, in any shogi GUI"),
 }
 
 

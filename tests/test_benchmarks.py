@@ -33,6 +33,7 @@ OPTIONS = {
     "training": "--network b1c8 --batch-size 64 --steps 12 --pool 512 --seconds 0.2",
     "convert": "--games 6 --merged 20",
     "evaluator": "--formats onnx --batch-sizes 1 4 --seconds 0.1",
+    "search": "--positions 2 --simulations 300 --playouts 40 --naive 20 --seconds 0.1",
     "shuffle": "--workers 0 --pool 512 --batches 32 --keep 0 8 --copies 8 --positions 500",
 }
 MIXED = {"batch", "per_game", "expected", "measured", "ratio_of_shares_with_mate"}
@@ -68,6 +69,14 @@ KEYS = {
         "merged_peak_mib",
     },
     "evaluator": {"positions_per_second", "top1_agreement"},
+    "search": {
+        "simulations_per_second",
+        "outside_evaluator_fraction",
+        "playouts_per_second",
+        "ratio_to_naive",
+        "ratio_to_bare",
+        "mean_leaf_depth",
+    },
 }
 
 
@@ -93,8 +102,9 @@ def running(lines, tmp_path_factory):
     (folder / "few.sfenx").write_text("\n".join(lines) + "\n")
     scripts = {}
     for name, options in OPTIONS.items():
-        # That one begins with games, not with records.
-        data = [] if name == "convert" else ["--data", str(folder / "few.sfenx")]
+        # These begin with games, not with records.
+        games = name in ("convert", "search")
+        data = [] if games else ["--data", str(folder / "few.sfenx")]
         command = [sys.executable, f"benchmarks/{name}.py", *data, *options.split()]
         with (folder / f"{name}.err").open("w") as errors:
             scripts[name] = subprocess.Popen(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from rsshogi.initial_positions import HANDICAP_TO_SFEN
 
 from ginkgo.records.game import STARTPOS, Game
 from ginkgo.records.kifu.bod import FILES, KANJI, NUMBERS, diagram
@@ -178,7 +179,8 @@ def write_ki2(game: Game) -> str:
 
 
 def _header(game: Game) -> list[str]:
-    names = {sfen: word for word, sfen in reversed(HANDICAPS.items())}
+    # Only names that other programs know; what has none gets a diagram.
+    names = {sfen: word for word, sfen in HANDICAP_TO_SFEN.items()}
     board = game.start.rsplit(" ", 1)[0] + " 1"
     lines = []
     handicap = names.get(board)

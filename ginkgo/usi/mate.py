@@ -1,0 +1,146 @@
+"""The search for a forced mate, in a process of its own.
+
+In: positions as SFEN. Out: the mating line, or that there is none, or that it was not found.
+
+cshogi's depth-first proof-number search (Nagai, "Df-pn algorithm for searching AND/OR trees and
+its applications", 2002) cannot be interrupted and holds the interpreter's lock: so it runs in a
+child process (`python -m ginkgo.usi.mate`) that can be ended at any time. A line of its input is
+`NODES MAX_PLY SFEN`, a line of its output `mate MOVES…`, `nomate` or `unknown`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class MateResult:
+    """What a mate search found."""
+
+    moves: tuple[str, ...] = ()
+    """The mating line in USI; empty where none was found."""
+    refuted: bool = False
+    """Whether it is certain that there is none."""
+
+
+def search_mate(sfen: str, nodes: int, max_ply: int = 0) -> MateResult:
+    """Search in this process.
+
+    Every line that is returned has been replayed: each move of the attacker gives check, the last
+    position is mate.
+
+    Args:
+        sfen: of a possible position. nodes: positions to look at, at most.
+        max_ply: moves after which the game is drawn; 0: never.
+    """
+    import cshogi
+
+    board = cshogi.Board(sfen)
+    # The library counts plies of the game from the position's own number.
+    last = max_ply if max_ply else board.move_number + 2**20
+    search = cshogi.DfPn(1600, nodes, last)
+    if not search.search(board):
+        return MateResult(refuted=search.searched_node < nodes)
+    line = [cshogi.move_to_usi(move) for move in search.get_pv(board)]
+    return MateResult(tuple(line)) if is_mating_line(sfen, line) else MateResult()
+
+
+def is_mating_line(sfen: str, line: list[str] | tuple[str, ...]) -> bool:
+    """Whether moves are legal, the attacker's all give check, and the last one mates."""
+    from ginkgo.errors import GinkgoError
+    from ginkgo.search.rules import Line
+
+    try:
+        played = Line(sfen)
+        for place, move in enumerate(line):
+            played.push_usi(move)
+            if place % 2 == 0 and not played.checks[-1]:
+                return False
+    except GinkgoError:
+        return False
+    return len(line) % 2 == 1 and not any(True for _ in played.board.legal_moves)
+
+
+class MateProcess:
+    """The child process; started when it is first asked, and again after it was ended."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._done = threading.Event()
+        self._done.set()
+        self._result: MateResult | None = None
+
+    def start(self, sfen: str, nodes: int, max_ply: int = 0) -> None:
+        """Begin to search a position; a search under way is ended."""
+        if not self._done.is_set():
+            self.close()
+        if self._process is None or self._process.poll() is not None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "ginkgo.usi.mate"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+        self._done, self._result = threading.Event(), None
+        thread = threading.Thread(
+            target=self._ask,
+            args=(self._process, f"{nodes} {max_ply} {sfen}\n", self._done),
+            daemon=True,
+        )
+        thread.start()
+
+    def _ask(self, process: subprocess.Popen[str], line: str, done: threading.Event) -> None:
+        answer = ""
+        with contextlib.suppress(OSError, ValueError):
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(line)
+            process.stdin.flush()
+            answer = process.stdout.readline()
+        words = answer.split()
+        if done is self._done:
+            moves = tuple(words[1:]) if words[:1] == ["mate"] else ()
+            self._result = MateResult(moves, words[:1] == ["nomate"])
+        done.set()
+
+    def poll(self, seconds: float = 0.0) -> MateResult | None:
+        """The result, if it is there within so many seconds."""
+        return self._result if self._done.wait(seconds) else None
+
+    def close(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        self._done.wait(1)
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+
+def _serve() -> None:
+    """The child's loop. It gives way to the search of the engine, which matters more."""
+    import os
+
+    with contextlib.suppress(AttributeError, OSError):
+        os.nice(5)
+    for text in sys.stdin:
+        nodes, max_ply, sfen = text.rstrip("\n").split(" ", 2)
+        found = search_mate(sfen, int(nodes), int(max_ply))
+        if found.moves:
+            print("mate", *found.moves, flush=True)
+        else:
+            print("nomate" if found.refuted else "unknown", flush=True)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+        _serve()
