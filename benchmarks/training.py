@@ -44,6 +44,7 @@ def bare_step(trainer: Any, positions: np.ndarray) -> Callable[[], Any]:
         name: tf.constant(np.ascontiguousarray(positions[name])) for name in positions.dtype.names
     }
     planes = planes_of(batch, trainer.config.features)
+    batch = {name: batch[name] for name in ("move", "result", "weight", "score")}
     step = TrainStep(trainer.model, trainer.optimizer, trainer.average, trainer.config)
     rate, number = tf.constant(1e-3), tf.constant(1.0)
     return lambda: step.update(planes, batch, rate, number)["loss"].numpy()
@@ -120,6 +121,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--pool", type=int, default=1 << 16)
+    parser.add_argument("--xla", action="store_true", help="compile the network's step with it")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each bare loop")
     options = parser.parse_args()
     machine = common.machine()
@@ -142,6 +144,7 @@ def main() -> None:
             batch_size=options.batch_size,
             steps=options.steps,
             pool=options.pool,
+            xla=options.xla,
             eval_every=options.steps,
             val_positions=500,
             test_positions=500,
@@ -171,6 +174,7 @@ def main() -> None:
             "network": options.network,
             "activation": options.activation,
             "batch_size": options.batch_size,
+            "xla": options.xla,
             "precision": report["precision"],
             "machine": machine,
         }

@@ -115,6 +115,8 @@ def test_policies_that_are_not_asked_for_are_not_read(soft_lines):
         "7g7f+:1",
         "7g7f:1|9a9b+:1",
         "7g7f:99999999999",
+        "7g7f|1:2g2f:1",
+        "7g7f:1|7g7f:3",
     ],
 )
 def test_a_bad_policy_is_refused_and_its_neighbours_are_not(policy):
@@ -125,6 +127,13 @@ def test_a_bad_policy_is_refused_and_its_neighbours_are_not(policy):
         f"x.sfenx:2: bad policy: expected legal moves and visits in {START} b - 1"
     ]
     assert len(block.positions) == len(block.ragged["policy"]) == 2
+
+
+def test_encoded_policies_are_read():
+    line = f"{START} b - 1,2,7g7f,b,policy=7g7f%3A3%7C2g2f%3A1"
+    block = parse_records([line.encode()], SOFT, path="x")
+    assert as_dict(block.ragged["policy"], 0) == {59: 0.75, 14: 0.25}
+    assert parse_record(line).policy == {"7g7f": 3, "2g2f": 1}
 
 
 def test_ragged_rows():

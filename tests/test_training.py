@@ -447,7 +447,8 @@ def test_a_killed_run_goes_on_with_the_same_loss_curve(games_dir, tmp_path):
     assert process.wait(timeout=300) == 0, process.stderr.read()
     process = script("train_value.py", *options, "--run", "killed", start_new_session=True)
     checkpoints = tmp_path / "killed" / "checkpoints"
-    moment = np.random.default_rng().integers(1, 8)
+    moment = int(np.random.default_rng().integers(1, 8))
+    print(f"killed at checkpoint {moment} or a little later")
     while (
         len(seen := {*checkpoints.glob("step-*.npz")}) < 1
         or max(seen).stem < f"step-{7 * moment:08}"

@@ -141,27 +141,31 @@ class Index:
     def part(self, number: int, count: int) -> Index:
         """One of `count` parts of the data, for processes that train together.
 
-        Every segment, and so every game, is in one of them. Numbers of games and positions are
-        shares of the whole.
+        Every segment, and so every game, is in one of them; of each source they hold about as many
+        positions, to within a segment. Numbers of games and positions are estimates.
 
         Raises:
             GinkgoError: there are fewer segments than parts.
         """
-        sources, first = [], 0
+        if count == 1:
+            return self
+        sources = []
+        everywhere = [0] * count
         for source in self.sources:
-            # Counted on over the sources, so that small ones do not all fall to the first.
-            segments = source.segments[(number - first) % count :: count]
-            first += len(source.segments)
-            sources.append(
-                replace(
-                    source,
-                    segments=segments,
-                    games=source.games // count,
-                    positions=source.positions // count,
-                )
-            )
-        if not any(source.segments for source in sources):
-            raise GinkgoError(f"{count} processes share {first} segments of data: give more data")
+            held = [0] * count
+            mine: list[Segment] = []
+            for segment in source.segments:
+                place = min(range(count), key=lambda part: (held[part], everywhere[part]))
+                held[place] += segment.positions
+                everywhere[place] += segment.positions
+                if place == number:
+                    mine.append(segment)
+            share = held[number] / max(1, sum(held))
+            games, positions = round(source.games * share), round(source.positions * share)
+            sources.append(replace(source, segments=mine, games=games, positions=positions))
+        if not all(everywhere):
+            there = sum(len(source.segments) for source in self.sources)
+            raise GinkgoError(f"{count} processes share {there} segments of data: give more data")
         return replace(self, sources=sources, shard=(number, count))
 
     def fingerprint(self) -> list:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+from urllib.parse import unquote_to_bytes
 
 import cshogi
 import numpy as np
@@ -400,10 +401,12 @@ class _Policies:
         visits: list[int] = []
         for row, text in enumerate(texts):
             if text:
-                parts = text.replace(b"|", b":").split(b":")
-                found = [_MOVES[usi] for usi in parts[::2]]
-                numbers = [_visits(number) for number in parts[1::2]]
-                if text.count(b":") != len(found) or len(numbers) != len(found) or not sum(numbers):
+                if b"%" in text:
+                    text = unquote_to_bytes(text)
+                pairs = [pair.partition(b":") for pair in text.split(b"|")]
+                found = [_MOVES[usi] for usi, _, _ in pairs]
+                numbers = [_visits(number) for _, _, number in pairs]
+                if len(set(found)) < len(found) or not sum(numbers):
                     found, numbers = [-1], [-1]
                 moves += found
                 visits += numbers

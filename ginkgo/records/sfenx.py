@@ -71,7 +71,10 @@ def parse_record(line: str) -> Record:
                     record.score = int(value)
                 case "policy":
                     pairs = (pair.split(":") for pair in value.split("|"))
-                    record.policy = {usi: int(visits) for usi, visits in pairs}
+                    for usi, visits in pairs:
+                        if usi in record.policy or not visits.isdecimal():
+                            raise ValueError
+                        record.policy[usi] = int(visits)
                 case _:
                     record.other[key] = value
         except ValueError:

@@ -60,10 +60,12 @@ class Distribution:
             GinkgoError: the batch does not divide evenly.
         """
         if batch_size % self.replicas or batch_size // self.replicas < 2:
-            raise GinkgoError(
-                f"--batch-size {batch_size}: expected a multiple of the {self.replicas} devices "
-                "that train together, at least two positions for each"
+            expected = (
+                f"a multiple of {self.replicas}, two or more for each device that trains"
+                if self.replicas > 1
+                else "at least 2"
             )
+            raise GinkgoError(f"--batch-size {batch_size}: expected {expected}")
         return batch_size // self.workers
 
     def spread(self, parts: list[Any]) -> Any:
@@ -75,7 +77,7 @@ class Distribution:
             lambda context: parts[context.replica_id_in_sync_group - first]
         )
 
-    def first(self, value: Any) -> Any:
+    def on_first_device(self, value: Any) -> Any:
         """What the first device of this process holds of a result that all have alike."""
         return self.strategy.experimental_local_results(value)[0]
 
@@ -90,9 +92,9 @@ class Distribution:
         spread = self.strategy.experimental_distribute_values_from_function(
             lambda context: tf.constant(parts[context.replica_id_in_sync_group % len(parts)])
         )
-        return self.first(_sums(self.strategy)(spread)).numpy()
+        return self.on_first_device(_sums(self.strategy)(spread)).numpy()
 
-    def any(self, flag: bool) -> bool:
+    def anywhere(self, flag: bool) -> bool:
         """Whether it is so in any process; all must call it."""
         return bool(self.total(np.array([flag], np.int64))[0])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -123,12 +124,24 @@ class ScalarLog(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         self._pending.append((batch, dict(logs or {})))
         if len(self._pending) >= self._every:
-            self._flush()
+            with self._going_on():
+                self._flush()
 
     def flush(self) -> None:
         """Put everything on disk, so that no checkpoint is ahead of the curves."""
-        self._flush()
-        self._writer.flush()
+        with self._going_on():
+            self._flush()
+            self._writer.flush()
+
+    @contextmanager
+    def _going_on(self) -> Iterator[None]:
+        """Curves that cannot be written do not end a run."""
+        try:
+            yield
+        except (tf.errors.OpError, OSError) as error:
+            self._pending.clear()
+            reason = str(error).splitlines()[0]
+            plain(f"warning: cannot write curves: {reason}; training goes on")
 
     def _flush(self) -> None:
         if not self._pending:
@@ -153,9 +166,14 @@ class ScalarLog(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """After an evaluation; `epoch` is the step."""
+        with self._going_on():
+            self._evaluated(epoch, logs or {})
+        self._mark = time.perf_counter()
+
+    def _evaluated(self, step: int, logs: dict) -> None:
         self._flush()
-        with self._writer.as_default(step=epoch):
-            for name, value in (logs or {}).items():
+        with self._writer.as_default(step=step):
+            for name, value in logs.items():
                 if isinstance(value, (int, float)):
                     tf.summary.scalar(name, value)
             evaluation = self._trainer.evaluation
@@ -165,20 +183,20 @@ class ScalarLog(keras.callbacks.Callback):
                 for weight in self._trainer.model.weights:
                     tf.summary.histogram(f"weights/{weight.path}", weight.value)
         self._writer.flush()
-        self._mark = time.perf_counter()
 
     def on_train_end(self, logs: dict | None = None) -> None:
         self.flush()
 
     def final(self, report: dict[str, Any], evaluation: Any) -> None:
         """The figures and plots of the test games."""
-        with self._writer.as_default(step=self._trainer.step):
-            for name, value in report.get("heldout", {}).items():
-                if isinstance(value, (int, float)):
-                    tf.summary.scalar(f"test/{name}", value)
-            for name, image in evaluation.plots("test").items():
-                tf.summary.image(name, image[None])
-        self._writer.flush()
+        with self._going_on():
+            with self._writer.as_default(step=self._trainer.step):
+                for name, value in report.get("heldout", {}).items():
+                    if isinstance(value, (int, float)):
+                        tf.summary.scalar(f"test/{name}", value)
+                for name, image in evaluation.plots("test").items():
+                    tf.summary.image(name, image[None])
+            self._writer.flush()
 
 
 _TRAIN_NAMES = {

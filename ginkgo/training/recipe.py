@@ -48,7 +48,8 @@ def make_optimizer(config: TrainConfig, model: keras.Model) -> keras.optimizers.
         optimizer.exclude_from_weight_decay(var_list=plain)
     optimizer.build(model.trainable_variables)
     # The step sums gradients over all devices itself, for their norm is clipped after that; Keras
-    # must not sum them again.
+    # must not sum them again. No public way leads there; a Keras without it must not go unseen.
+    assert hasattr(optimizer, "_all_reduce_sum_gradients")
     optimizer._all_reduce_sum_gradients = lambda pairs: pairs
     return optimizer
 

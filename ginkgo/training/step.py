@@ -142,7 +142,7 @@ class TrainStep:
         #: The same from planes (n, 9, 9, channels) on: what a benchmark compares the loop with.
         self.update = tf.function(
             lambda planes, batch, rate, step: self._everywhere(
-                self._on_planes, (planes, batch), rate, step
+                self._update, (planes, batch), rate, step
             ),
             reduce_retracing=True,
         )
@@ -168,7 +168,7 @@ class TrainStep:
         metrics = self._distribution.strategy.run(on_one, arguments)
         if self._average is not None:
             self._average.update(step)
-        return {name: self._distribution.first(value) for name, value in metrics.items()}
+        return {name: self._distribution.on_first_device(value) for name, value in metrics.items()}
 
     # --- on one device ------------------------------------------------------------------------
 

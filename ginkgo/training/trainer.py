@@ -15,6 +15,7 @@ import json
 import math
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -40,7 +41,7 @@ from ginkgo.models import (
 )
 from ginkgo.pipeline.index import Index
 from ginkgo.pipeline.load import epoch_positions
-from ginkgo.pipeline.loader import Loader, LoaderConfig
+from ginkgo.pipeline.loader import Dropped, Loader, LoaderConfig
 from ginkgo.pipeline.parse import ParseOptions
 from ginkgo.pipeline.tfdata import dataset_of
 from ginkgo.records.files import write_text
@@ -72,6 +73,11 @@ LASTING = (
     *("network", "activation", "heads", "features", "view", "optimizer", "ema", "init"),
     *("label_smoothing", "value_weight", "score_share", "mirror", "weight_decay", "clip"),
     *("val", "test", "val_fraction", "val_positions", "best_by"),
+)
+#: What TensorFlow raises where another process does not answer any more.
+_LOST = (
+    *(tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError),
+    *(tf.errors.DeadlineExceededError, tf.errors.FailedPreconditionError),
 )
 #: Steps between looks at the metrics on the device; each look waits for the device.
 LOG_EVERY = 10
@@ -115,6 +121,8 @@ class Trainer:
         self._stopped = False
         self._log: ScalarLog | None = None
         self._resume_from = found
+        if config.distribute == "multiworker":
+            plain("waiting until all workers of TF_CONFIG are there")
         self.distribution = choose(config.distribute)
         self.local_batch = self.distribution.local_batch(config.batch_size)
         silence(not self.distribution.chief)
@@ -136,7 +144,8 @@ class Trainer:
             keep_from=self._keep_from(),
             policies="policy" in config.heads and self.indices["train"].policies,
         )
-        self._build()
+        with self._together():
+            self._build()
 
     def _keep_from(self) -> tuple[int | None, ...]:
         """`--keep-from` by number of the source."""
@@ -193,10 +202,10 @@ class Trainer:
             plain(f"resuming after step {self.step:,} from {self._resume_from}")
         self._all_alike(part)
         reading = loader_config(config, self.parse, self.local_batch)
-        self.loader = Loader(part, reading, loader_state, say=plain, ahead=True)
+        self.loader = Loader(part, reading, loader_state, say=self._of_loader, ahead=True)
         share = self.loader.share_without_mate
         plain(
-            f"shuffle: pool {config.pool:,}, batch {config.batch_size:,}; expect {share:.1%} of "
+            f"shuffle: pool {config.pool:,}, batch {self.local_batch:,}; expect {share:.1%} of "
             "positions to meet no other of their game in a batch"
         )
 
@@ -206,15 +215,25 @@ class Trainer:
         new = f"; fresh: {' '.join(fresh)}" if fresh else ""
         plain(f"starting from the weights of {directory}{new}")
 
+    def _of_loader(self, text: str) -> None:
+        """What a loader says is said by every process: each reads other lines."""
+        if self.distribution.chief:
+            plain(text)
+        else:
+            print(f"worker {self.distribution.worker}: {text}", file=sys.stderr, flush=True)
+
     def _all_alike(self, part: Index) -> None:
-        """All processes must read the same data and go on from the same step."""
-        data = json.dumps([self.step, part.fingerprint()[1:]]).encode()
-        mine = int.from_bytes(hashlib.blake2b(data, digest_size=5).digest(), "big")
+        """All processes must do the same with the same data and go on from the same step."""
+        options = json.loads(as_json(self.config))
+        own = ("report", "workers", "data", "runs", "val", "test")  # may differ between machines
+        shared = {name: value for name, value in options.items() if name not in own}
+        text = json.dumps([shared, self.step, part.fingerprint()[1:]]).encode()
+        mine = int.from_bytes(hashlib.blake2b(text, digest_size=5).digest(), "big")
         total = self.distribution.total(np.array([mine]))[0]
         if self.distribution.workers > 1 and total != mine * self.distribution.workers:
             raise GinkgoError(
-                "the workers see different data or checkpoints: data and --runs must be on a "
-                "file system that all of them share"
+                "the workers have different options, data or checkpoints: they must be started "
+                "alike, with data and --runs on a file system that all of them share"
             )
 
     def _same_run(self, options: dict[str, str]) -> None:
@@ -274,9 +293,21 @@ class Trainer:
             self.loader.close()
         if self._stopped:
             raise Interrupted
-        report = self._finish(self._log) if self._log is not None else {}
-        self.distribution.any(False)  # nobody leaves before the chief is done
+        with self._together():
+            dropped = self._dropped()
+            report = self._finish(self._log, dropped) if self._log is not None else {}
+            self.distribution.anywhere(False)  # nobody leaves before the chief is done
         return report
+
+    def _dropped(self) -> Dropped:
+        """Lines that could not be used, in all processes."""
+        dropped = Dropped()
+        own = json.dumps(self.loader.dropped.as_dict()).encode()
+        for text in self.distribution.gathered(own):
+            for kind, entry in json.loads(text).items():
+                dropped.counts[kind] = dropped.counts.get(kind, 0) + entry["count"]
+                dropped.first.setdefault(kind, entry["first"])
+        return dropped
 
     def _loop(self, train_step: TrainStep, callbacks: keras.callbacks.CallbackList) -> None:
         config = self.config
@@ -317,7 +348,7 @@ class Trainer:
                 callbacks.on_epoch_end(self.step, result)
                 clock.restart()
                 out_of_patience = self.evaluation.since_best >= config.patience
-                if config.patience and together.any(out_of_patience and together.chief):
+                if config.patience and together.anywhere(out_of_patience and together.chief):
                     plain(f"no better held-out loss in {config.patience} evaluations: stopping")
                     done = True
             if self.step % self.checkpoint_every == 0 or done or stop:
@@ -339,7 +370,7 @@ class Trainer:
         if self.distribution.workers == 1:
             self._stopped = bool(self._stop_signal)
         elif self.step % LOG_EVERY == 0:
-            self._stopped = self.distribution.any(bool(self._stop_signal))
+            self._stopped = self.distribution.anywhere(bool(self._stop_signal))
         return self._stopped
 
     def _batches(self, clock: InputClock) -> Iterator[tuple[tf.Tensor, ...]]:
@@ -356,12 +387,13 @@ class Trainer:
         """What TensorFlow says when another process has gone becomes one line."""
         try:
             yield
-        except tf.errors.OpError as error:
+        except _LOST as error:
             if self.distribution.workers == 1:
                 raise
+            kept = latest_checkpoint(self.checkpoints)
+            again = " with --resume" if kept else ""
             raise GinkgoError(
-                f"another worker has gone ({type(error).__name__}); start all of them again with "
-                "--resume"
+                f"another worker has gone ({type(error).__name__}); start all of them again{again}"
             ) from None
 
     def _count_speed(self, logs: dict[str, Any], clock: InputClock) -> None:
@@ -435,7 +467,7 @@ class Trainer:
                 raise
             plain(f"warning: {error}; training goes on, the checkpoint before is whole")
 
-    def _finish(self, log: ScalarLog) -> dict[str, Any]:
+    def _finish(self, log: ScalarLog, dropped: Dropped) -> dict[str, Any]:
         self.evaluation.use_best()
         final = self.evaluation.test()
         report = {
@@ -444,8 +476,8 @@ class Trainer:
             "positions_per_second": self.positions_per_second,
             "positions": self.samples,
             "steps": self.step,
-            "dropped": self.loader.dropped.as_dict(),
-            "dropped_lines": self.loader.dropped.total,
+            "dropped": dropped.as_dict(),
+            "dropped_lines": dropped.total,
             "precision": self.precision,
             "split": {
                 source.name: dataclasses.asdict(source.split)
