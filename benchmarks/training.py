@@ -36,7 +36,7 @@ def bare_step(trainer: Any, positions: np.ndarray) -> Callable[[], Any]:
     """The trainer's update on constant planes."""
     import tensorflow as tf
 
-    from ginkgo.training.step import TrainStep, planes_of
+    from ginkgo.training.step import TARGETS, TrainStep, planes_of
 
     if trainer.config.features != "dlshogi119":
         raise SystemExit("only dlshogi119")
@@ -44,7 +44,7 @@ def bare_step(trainer: Any, positions: np.ndarray) -> Callable[[], Any]:
         name: tf.constant(np.ascontiguousarray(positions[name])) for name in positions.dtype.names
     }
     planes = planes_of(batch, trainer.config.features)
-    batch = {name: batch[name] for name in ("move", "result", "weight", "score")}
+    batch = {name: batch[name] for name in TARGETS}
     step = TrainStep(trainer.model, trainer.optimizer, trainer.average, trainer.config)
     rate, number = tf.constant(1e-3), tf.constant(1.0)
     return lambda: step.update(planes, batch, rate, number)["loss"].numpy()

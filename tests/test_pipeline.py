@@ -69,6 +69,14 @@ def test_records_are_parsed_as_the_definition_says(records_dir):
         assert position["result"] == expected_result
         assert position["weight"] == 1
         assert np.isnan(position["score"])
+        assert np.isnan(position["outcome"])
+
+
+def test_records_of_merged_positions_bring_their_mean_result(records_dir):
+    line = (records_dir / "part-00000.sfenx").read_bytes().split(b"\n")[0]
+    lines = [line + b",value=0.25,count=4", line, line + b",value=7", line + b",value=x"]
+    positions = parse_records(lines, ParseOptions(), path="x").positions
+    np.testing.assert_array_equal(positions["outcome"], [0.25, np.nan, 1, np.nan])
 
 
 def test_games_and_their_records_are_the_same_positions(games_dir, records_dir):

@@ -32,6 +32,10 @@ POSITION = np.dtype(
         ("weight", np.float16),  # of the value target; 0 without a result
         ("score", np.float16),  # search score in centipawns, mover's view; NaN: none
         ("root_value", np.float16),  # win rate found by search in [0, 1], mover's view; NaN: none
+        (
+            "outcome",
+            np.float16,
+        ),  # mean result in [0, 1] of merged positions, mover's view; NaN: none
     ]
 )
 
@@ -255,7 +259,7 @@ def position_from_sfen(sfen: str) -> NDArray:
     position["board"], position["hand"] = orient(board, hands, position["color"])
     position["ply"] = int(ply)
     position["result"] = NO_RESULT
-    position["score"] = position["root_value"] = np.nan
+    position["score"] = position["root_value"] = position["outcome"] = np.nan
     return position
 
 

@@ -152,7 +152,8 @@ def finish(
     weight = np.sqrt(np.clip(ply, 1, None) / np.maximum(total, np.clip(ply, 1, None)))
     has_result = winner != WINNER_CODE["-"]
     positions["weight"] = np.where(has_result, weight if options.ply_weight else 1.0, 0.0)
-    positions["score"] = positions["root_value"] = np.nan
+    for name in ("score", "root_value", "outcome"):
+        positions[name] = np.nan
     if options.view == "after":
         play(positions["board"], positions["hand"], turned)
 

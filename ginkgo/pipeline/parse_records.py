@@ -86,6 +86,7 @@ class _Keys(NamedTuple):
     start: int = 1
     rate: float = np.nan
     score: float = np.nan
+    value: float = np.nan
     end: bytes = b""
     game: bytes = b""
     policy: bytes = b""
@@ -96,7 +97,7 @@ def _read_keys(text: bytes) -> _Keys:
     for item in text.split(b","):
         key, _, value = item.partition(b"=")
         match key:
-            case b"start" | b"rate" | b"score":
+            case b"start" | b"rate" | b"score" | b"value":
                 try:
                     found[key.decode()] = float(value)
                 except ValueError:
@@ -227,7 +228,7 @@ def parse_records(
     elif options.kept(source):
         _keep_some(chosen, columns[:, 5] + first_game, options, epoch, source)
     places, columns, hands, keys = places[chosen], columns[chosen], hands[chosen], keys[chosen]
-    scores = keys_read["score"][chosen]
+    scores, outcomes = keys_read["score"][chosen], keys_read["value"][chosen]
     if not len(places):
         return empty_block(options, bad)
 
@@ -249,6 +250,7 @@ def parse_records(
     positions["game"] += first_game
     positions["source"] = source
     positions["score"] = np.clip(scores, -32000, 32000)
+    positions["outcome"] = np.clip(outcomes, 0, 1)
     block = Block(positions, keys, bad=bad)
     if policies is not None:
         block.ragged["policy"] = policies.targets()
@@ -266,7 +268,7 @@ def _decode_columns(
 
     Returns:
         (n, 6) colour, ply as stated, total, winner, move, game; (n, 2, 7) hands; and arrays by
-        key (`start`, `rate`, `score`, `end`, `policy`).
+        key (`start`, `rate`, `score`, `value`, `end`, `policy`).
     """
     count = len(rows)
     columns = np.zeros((count, 6), np.int64)
@@ -286,6 +288,7 @@ def _decode_columns(
         "start": np.array([item.start for item in read], np.int64)[place],
         "rate": np.array([item.rate for item in read], np.float64)[place],
         "score": np.array([item.score for item in read], np.float64)[place],
+        "value": np.array([item.value for item in read], np.float64)[place],
         "end": np.array([item.end for item in read], object)[place],
         "policy": np.array([item.policy for item in read], object)[place],
     }

@@ -94,7 +94,11 @@ def policy_targets(batch: dict[str, tf.Tensor]) -> tf.Tensor:
 
 
 def value_targets(
-    result: tf.Tensor, score: tf.Tensor | None = None, share: float = 0.0, scale: float = 600.0
+    result: tf.Tensor,
+    score: tf.Tensor | None = None,
+    share: float = 0.0,
+    scale: float = 600.0,
+    outcome: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """(n, 2) target [mover wins, mover loses]; a draw, and what has no result, is one half.
 
@@ -102,15 +106,23 @@ def value_targets(
         result: (n,). score: (n,) centipawns in the mover's view, NaN where there is none.
         share: of the score's win rate in the target, where there is a score.
         scale: centipawns, see `baselines.score_scale`.
+        outcome: (n,) mean result that stands in place of `result`, NaN where there is none.
     """
     win = tf.where(result == WIN, 1.0, 0.0)
     win = tf.where((result == DRAW) | (result == NO_RESULT), 0.5, win)
+    if outcome is not None:
+        outcome = tf.cast(outcome, tf.float32)
+        win = tf.where(tf.math.is_finite(outcome), outcome, win)
     if share and score is not None:
         score = tf.cast(score, tf.float32)
         known = tf.math.is_finite(score)
         searched = tf.sigmoid(tf.where(known, score, 0.0) / scale)
         win = tf.where(known, (1 - share) * win + share * searched, win)
     return tf.stack([win, 1.0 - win], axis=1)
+
+
+#: Fields of a batch that the loss looks at.
+TARGETS = ("move", "result", "weight", "score", "outcome")
 
 
 class TrainStep:
@@ -181,7 +193,7 @@ class TrainStep:
             batch = mirror_half(batch)
         planes = planes_of(batch, config.features)
         # Only what has a fixed shape: XLA compiles anew for each number of ragged values.
-        fixed = {name: batch[name] for name in ("move", "result", "weight", "score")}
+        fixed = {name: batch[name] for name in TARGETS}
         if "policy_label" in batch:
             fixed["policy"] = policy_targets(batch)
         return self._update(planes, fixed)
@@ -225,7 +237,9 @@ class TrainStep:
             loss += metrics["policy_loss"]
         if "value" in outputs:
             result, weight = batch["result"], tf.cast(batch["weight"], tf.float32)
-            target = value_targets(result, batch["score"], config.score_share, self._scale)
+            target = value_targets(
+                result, batch["score"], config.score_share, self._scale, batch["outcome"]
+            )
             if config.label_smoothing:
                 target = target * (1 - config.label_smoothing) + config.label_smoothing / 2
             crossed = tf.nn.softmax_cross_entropy_with_logits(target, outputs["value"])
