@@ -13,10 +13,9 @@ import dataclasses
 import hashlib
 import json
 import math
-import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -41,8 +40,7 @@ from ginkgo.models import (
 )
 from ginkgo.pipeline.index import Index
 from ginkgo.pipeline.load import epoch_positions
-from ginkgo.pipeline.loader import Dropped, Loader, LoaderConfig
-from ginkgo.pipeline.parse import ParseOptions
+from ginkgo.pipeline.loader import Dropped, Loader
 from ginkgo.pipeline.tfdata import dataset_of
 from ginkgo.records.files import write_text
 from ginkgo.training.checkpoint import (
@@ -62,6 +60,7 @@ from ginkgo.training.distribution import choose, split_packed
 from ginkgo.training.evaluation import Evaluation
 from ginkgo.training.heldout import find_data
 from ginkgo.training.monitor import InputClock, Progress, ScalarLog, plain, silence
+from ginkgo.training.reading import describe, loader_config, parse_options
 from ginkgo.training.recipe import WeightAverage, choose_precision, learning_rate, make_optimizer
 from ginkgo.training.report import without_nan
 from ginkgo.training.step import TrainStep, channels_of
@@ -526,59 +525,6 @@ class Trainer:
             },
             "metrics": without_nan({key: report[key] for key in ("heldout", "by_source")}),
         }
-
-
-def parse_options(config: TrainConfig) -> ParseOptions:
-    """What of the data becomes a training position."""
-    weighted = config.features == "ginkgo148" if config.ply_weight is None else config.ply_weight
-    return ParseOptions(
-        min_ply=config.min_ply,
-        side=config.side,
-        endings=tuple(config.endings),
-        min_rating=config.min_rating,
-        view=config.view,
-        ply_weight=weighted,
-        keep=config.keep,
-        seed=config.seed,
-        features=config.features,
-    )
-
-
-def loader_config(config: TrainConfig, parse: ParseOptions, batch_size: int) -> LoaderConfig:
-    """How the training data is read.
-
-    Args:
-        batch_size: what this process takes of each batch.
-    """
-    return LoaderConfig(
-        batch_size=batch_size,
-        pool=max(config.pool, batch_size),
-        min_fill=config.min_fill,
-        workers=config.workers or default_workers(),
-        seed=config.seed,
-        strict=config.strict,
-        parse=parse,
-    )
-
-
-def default_workers() -> int:
-    """One reader process per core but one, at most 8."""
-    return max(1, min(8, (os.cpu_count() or 2) - 1))
-
-
-def describe(indices: dict[str, Index], parse: ParseOptions, say: Callable = plain) -> None:
-    """Print what data there is."""
-    for split, index in indices.items():
-        parts = ", ".join(f"{source.name} {source.games:,}" for source in index.sources[:8])
-        more = "" if len(index.sources) <= 8 else f" and {len(index.sources) - 8} more"
-        say(f"{split}: {index.games:,} games, {index.positions:,} positions ({parts}{more})")
-    if parse.keep or any(parse.keep_from):
-        kept = [
-            f"{parse.kept(number) or 'all'} of {source.name}"
-            for number, source in enumerate(indices["train"].sources)
-        ]
-        shown = ", ".join(kept) if any(parse.keep_from) else f"{parse.keep}"
-        say(f"positions kept per game and epoch: {shown}")
 
 
 def as_json(config: Any) -> str:
