@@ -59,15 +59,17 @@ class SequentialHalving:
         considered: int,
         simulations: int,
         rng: np.random.Generator,
+        scale: float = 1.0,
     ) -> None:
         """
         Args:
             logits: (m,) of all legal moves.
             considered: moves drawn without replacement (Gumbel top-k) at the start.
             simulations: the whole budget.
+            scale: of the Gumbel numbers; 0: the moves with the largest logits, without chance.
         """
         self._logits = logits - logits.max()
-        self._gumbel = rng.gumbel(size=len(logits))
+        self._gumbel = scale * rng.gumbel(size=len(logits))
         considered = max(1, min(considered, len(logits), simulations))
         order = np.argsort(-(self._gumbel + self._logits), kind="stable")
         self._alive = order[:considered]
