@@ -457,6 +457,7 @@ class _SourceScan:
                     plies, name = 0, 0
                     if not isinstance(found, Refusal):
                         plies, name = found.total, found.hash
+                        self.scan.policies |= bool(found.policies)
                     self.games.append((name, plies, ""))
                     positions += plies
                     number += 1

@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ginkgo.features.labels import rotate_moves
+from ginkgo.features.labels import labels_from_moves, rotate_moves
 from ginkgo.features.position import POSITION, orient
 from ginkgo.pipeline.parse import (
+    POLICY,
+    USI_MOVES,
     WINNER_CODE,
     Block,
     ParseOptions,
@@ -25,6 +27,7 @@ from ginkgo.pipeline.parse import (
     make_key,
 )
 from ginkgo.pipeline.parse_games import parse_games
+from ginkgo.pipeline.ragged import Ragged
 from ginkgo.records import Game, Refusal
 from ginkgo.records.kifu.packed import RECORDS, block_hash, legal_records, moves_of, winners_of
 from ginkgo.records.kifu.reading import ReadOptions
@@ -88,23 +91,50 @@ def games_of_files(
 def parse_kifu(
     games: Iterator[tuple[int, int, Game | Refusal | None]], options: ParseOptions, **common: Any
 ) -> Block:
-    """Games to positions with the scores that the kifu gives, by `parse_games`."""
-    scores: dict[int, Sequence[int | None]] = {}
+    """Games to positions with what searches said of them, by `parse_games`."""
+    searched: dict[int, Game] = {}
 
     def noted() -> Iterator[tuple[int, int, Game | Refusal | None]]:
         for file, number, game in games:
-            if isinstance(game, Game) and game.scores:
-                scores[make_key(file, number)] = game.scores
+            if isinstance(game, Game) and (game.scores or game.root_values or game.policies):
+                searched[make_key(file, number)] = game
             yield file, number, game
 
     block = parse_games(noted(), options, **common)
-    if scores:
-        for index, key in enumerate(block.keys.tolist()):
-            found = scores.get(key >> 10 << 10)
-            score = found[(key & 1023) - 1] if found else None
-            if score is not None:
-                block.positions["score"][index] = max(-_MOST, min(_MOST, score))
+    if not searched:
+        return block
+    keys = block.keys.tolist()
+    of_row = [(searched.get(key >> 10 << 10), (key & 1023) - 1) for key in keys]
+    for row, (game, index) in enumerate(of_row):
+        if game is None:
+            continue
+        score = game.scores[index] if game.scores else None
+        if score is not None:
+            block.positions["score"][row] = max(-_MOST, min(_MOST, score))
+        value = game.root_values[index] if game.root_values else None
+        if value is not None:
+            block.positions["root_value"][row] = value
+    if options.policies:
+        found = [game.policies[index] if game and game.policies else None for game, index in of_row]
+        block.ragged["policy"] = policy_targets(found, block.positions["color"])
     return block
+
+
+def policy_targets(policies: Sequence[dict[str, int] | None], color: NDArray[np.uint8]) -> Ragged:
+    """Visits by move as shares by label, `POLICY`; a row for each position.
+
+    Args:
+        policies: n, moves in USI. color: (n,) who moves.
+    """
+    lengths = np.array([len(policy or ()) for policy in policies], np.int64)
+    moves = [USI_MOVES[usi] for policy in policies for usi in policy or ()]
+    visits = np.array([n for policy in policies for n in (policy or {}).values()], np.float64)
+    rows = np.repeat(np.arange(len(policies)), lengths)
+    target = np.zeros(len(moves), POLICY)
+    target["label"] = labels_from_moves(rotate_moves(np.array(moves, np.int32), color[rows]))
+    total = np.bincount(rows, visits, len(policies))
+    target["probability"] = visits / np.maximum(total, 1)[rows]
+    return Ragged.of_lengths(target, lengths)
 
 
 def parse_packed(

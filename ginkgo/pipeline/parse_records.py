@@ -87,6 +87,7 @@ class _Keys(NamedTuple):
     rate: float = np.nan
     score: float = np.nan
     value: float = np.nan
+    root: float = np.nan
     end: bytes = b""
     game: bytes = b""
     policy: bytes = b""
@@ -97,7 +98,7 @@ def _read_keys(text: bytes) -> _Keys:
     for item in text.split(b","):
         key, _, value = item.partition(b"=")
         match key:
-            case b"start" | b"rate" | b"score" | b"value":
+            case b"start" | b"rate" | b"score" | b"value" | b"root":
                 try:
                     found[key.decode()] = float(value)
                 except ValueError:
@@ -228,7 +229,7 @@ def parse_records(
     elif options.kept(source):
         _keep_some(chosen, columns[:, 5] + first_game, options, epoch, source)
     places, columns, hands, keys = places[chosen], columns[chosen], hands[chosen], keys[chosen]
-    scores, outcomes = keys_read["score"][chosen], keys_read["value"][chosen]
+    scores, outcomes, roots = (keys_read[name][chosen] for name in ("score", "value", "root"))
     if not len(places):
         return empty_block(options, bad)
 
@@ -251,6 +252,7 @@ def parse_records(
     positions["source"] = source
     positions["score"] = np.clip(scores, -32000, 32000)
     positions["outcome"] = np.clip(outcomes, 0, 1)
+    positions["root_value"] = np.clip(roots, 0, 1)
     block = Block(positions, keys, bad=bad)
     if policies is not None:
         block.ragged["policy"] = policies.targets()
@@ -268,7 +270,7 @@ def _decode_columns(
 
     Returns:
         (n, 6) colour, ply as stated, total, winner, move, game; (n, 2, 7) hands; and arrays by
-        key (`start`, `rate`, `score`, `value`, `end`, `policy`).
+        key (`start`, `rate`, `score`, `value`, `root`, `end`, `policy`).
     """
     count = len(rows)
     columns = np.zeros((count, 6), np.int64)
@@ -289,6 +291,7 @@ def _decode_columns(
         "rate": np.array([item.rate for item in read], np.float64)[place],
         "score": np.array([item.score for item in read], np.float64)[place],
         "value": np.array([item.value for item in read], np.float64)[place],
+        "root": np.array([item.root for item in read], np.float64)[place],
         "end": np.array([item.end for item in read], object)[place],
         "policy": np.array([item.policy for item in read], object)[place],
     }

@@ -68,6 +68,11 @@ class Game:
     """Search score at each move in centipawns, mover's view; empty: none."""
     policies: Sequence[dict[str, int] | None] = ()
     """Visits by move at each move; empty: none."""
+    root_values: Sequence[float | None] = ()
+    """Win rate of the side to move that a search found at each move; empty: none."""
+    full: Sequence[bool] = ()
+    """By move whether its search was a full one; the others were only for playing on, and teach
+    nothing. Empty: nothing of the kind is known."""
     comments: dict[int, str] | None = None
     """By ply, 0: before the first move. Line ends separate the lines of one ply."""
     variations: Sequence[Variation] = ()

@@ -31,7 +31,12 @@ LINE_SUFFIXES = (".usi", ".sfen")
 KIFU_SUFFIXES = (".csa", ".kif", ".kifu", ".ki2", ".ki2u", ".jkf")
 #: Positions or games as bytes.
 PACKED_SUFFIXES = (".hcpe", ".hcpe3", ".psv", ".bin")
-GAME_SUFFIXES = LINE_SUFFIXES + KIFU_SUFFIXES + PACKED_SUFFIXES + ARCHIVES
+#: Games of self-play; other files of numpy arrays have the suffix too, but not the name.
+SELFPLAY_SUFFIX = ".npz"
+_SELFPLAY_NAME = re.compile(r"games_[0-9]+\.npz")
+GAME_SUFFIXES = (
+    *LINE_SUFFIXES, *KIFU_SUFFIXES, *PACKED_SUFFIXES, SELFPLAY_SUFFIX, *ARCHIVES
+)  # fmt: skip
 RECORD_SUFFIXES = (".sfenx",)
 
 #: A larger kifu may hold any number of games: it is cut into them before they are read.
@@ -54,23 +59,32 @@ def suffix_of(path: str | Path) -> str:
     if is_archive(path):
         name = Path(path).name.lower()
         return max((suffix for suffix in ARCHIVES if name.endswith(suffix)), key=len)
+    if plain_suffix(path) == SELFPLAY_SUFFIX and not is_selfplay_file(path):
+        return ""
     return plain_suffix(path)
+
+
+def is_selfplay_file(path: str | Path) -> bool:
+    """Whether a file's name says that it holds games of self-play."""
+    return bool(_SELFPLAY_NAME.fullmatch(Path(path).name))
 
 
 def source_name(path: str | Path) -> str:
     """The source that a file belongs to.
 
     A file of many games or records names it itself, less a shard number; single-game files
-    belong to the directory that holds them.
+    and files of self-play belong to the directory that holds them.
 
     >>> source_name("games/amateur.usi.gz"), source_name("train/amateur-00003.sfenx.zst")
     ('amateur', 'amateur')
     >>> source_name("2023/wdoor/0001.csa"), source_name("wdoor2023.tar.gz")
     ('wdoor', 'wdoor2023')
+    >>> source_name("training_data/run_001/games_00007.npz")
+    'run_001'
     """
     if str(path) == STDIN:
         return "stdin"
-    if plain_suffix(path) in KIFU_SUFFIXES:
+    if plain_suffix(path) in KIFU_SUFFIXES or is_selfplay_file(path):
         return Path(path).resolve().parent.name or "kifu"
     stem = archive_stem(path) if is_archive(path) else plain_stem(path)
     return _SHARD_NUMBER.sub("", stem) or stem

@@ -80,7 +80,8 @@ def game_records(
 ) -> list[str] | Refusal:
     """The record lines of a game, with line ends, as the filters leave them.
 
-    A game whose SFENs do not begin at ply 1 (a diagram) gets the key `start`, the ply of its
+    Of games that tell full from cheap searches only the positions of the full ones are there. A
+    game whose SFENs do not begin at ply 1 (a diagram) gets the key `start`, the ply of its
     first position, so that plies can be counted from the start of the game.
 
     Args:
@@ -102,11 +103,12 @@ def game_records(
         _tail(game, rates[side], first_ply) if _wanted(config, side, rates[side]) else None
         for side in sides[: game.total]
     ]
-    total, searched = game.total, bool(game.scores or game.policies)
+    total = game.total
+    searched = bool(game.scores or game.policies or game.root_values)
     lines = []
     for index in range(max(0, config.min_ply - 1), total):
         tail = turns[index & 1]
-        if tail is not None:
+        if tail is not None and (not game.full or game.full[index]):
             if searched:
                 tail = tail[:-1] + _searched(game, index) + "\n"
             lines.append(f"{sfens[index]},{total},{game.moves[index]}{tail}")
@@ -131,7 +133,9 @@ def _searched(game: Game, index: int) -> str:
     """The keys that tell what a search found at a move."""
     score = game.scores[index] if game.scores else None
     policy = game.policies[index] if game.policies else None
-    record = Record("", 0, "", "-", score=score, policy=policy or {})
+    value = game.root_values[index] if game.root_values else None
+    other = {} if value is None else {"root": f"{value:.4g}"}
+    record = Record("", 0, "", "-", score=score, policy=policy or {}, other=other)
     return format_record(record).removeprefix(",0,,-")
 
 

@@ -13,7 +13,7 @@ from ginkgo.records.kifu.encoding import decode_japanese
 
 #: Text formats, then packed ones.
 TEXT_FORMATS = ("csa", "kif", "ki2", "jkf", "usi")
-PACKED_FORMATS = ("hcpe", "hcpe3", "psv")
+PACKED_FORMATS = ("hcpe", "hcpe3", "psv", "selfplay")
 FORMATS = TEXT_FORMATS + PACKED_FORMATS
 
 #: Bytes that are looked at.
@@ -22,6 +22,7 @@ HEAD = 1 << 16
 _BY_SUFFIX = {
     ".csa": "csa", ".kif": "kif", ".kifu": "kif", ".ki2": "ki2", ".ki2u": "ki2", ".jkf": "jkf",
     ".usi": "usi", ".sfen": "usi", ".hcpe": "hcpe", ".hcpe3": "hcpe3", ".psv": "psv",
+    ".npz": "selfplay",
 }  # fmt: skip
 
 _RANKS = "一二三四五六七八九1-9１-９"
@@ -86,5 +87,8 @@ def detect(head: bytes, name: str = "", whole: bool = True) -> str:
 
 def _detect_packed(head: bytes, hint: str, whole: bool) -> str:
     from ginkgo.records.kifu.packed import guess
+    from ginkgo.records.kifu.selfplay import is_selfplay
 
+    if is_selfplay(head):
+        return "selfplay"
     return guess(head, hint, whole)
