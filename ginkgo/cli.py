@@ -23,6 +23,8 @@ VERBS = {
     "export": ("ginkgo.models.export", "write a model as ONNX, SavedModel or LiteRT"),
     "inspect": ("ginkgo.records.inspect", "say what was understood of each kifu"),
     "play": ("ginkgo.play.server", "play against a network in the browser"),
+    "reinforce": ("ginkgo.selfplay.reinforce", "get stronger by self-play"),
+    "selfplay": ("ginkgo.selfplay.cli", "let a model play against itself and store the games"),
     "stats": ("ginkgo.records.stats", "count games and positions, and audit the winners"),
     "train": ("ginkgo.training.cli", "train a network on records or games"),
     "usi": ("ginkgo.usi.engine", "play through the USI protocol, in any shogi GUI"),

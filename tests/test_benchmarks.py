@@ -34,6 +34,8 @@ OPTIONS = {
     "convert": "--games 6 --merged 20",
     "evaluator": "--formats onnx --batch-sizes 1 4 --seconds 0.1",
     "search": "--positions 2 --simulations 300 --playouts 40 --naive 20 --seconds 0.1",
+    "selfplay": "--games 2 --single 1 --concurrent 2 --playouts 4 --cheap-playouts 2 --max-ply 6"
+    " --processes 1 --seconds 0.1",
     "shuffle": "--workers 0 --pool 512 --batches 32 --keep 0 8 --copies 8 --positions 500",
 }
 MIXED = {"batch", "per_game", "expected", "measured", "ratio_of_shares_with_mate"}
@@ -52,6 +54,15 @@ KEYS = {
     "starvation": {"wait_fraction", "consumed_per_second", "rate", "workers", "batch_size"},
     "memory": {"growth", "peak_1x_mib", "peak_10x_mib"},
     "shuffle": {"steady", "full"},
+    "selfplay": {
+        "positions_per_second",
+        "evaluator_busy",
+        "mean_batch",
+        "ratio_to_single_game",
+        "evaluated_per_second",
+        "bare_per_second",
+        "processes",
+    },
     "training": {
         "fit_positions_per_second",
         "bare_positions_per_second",
