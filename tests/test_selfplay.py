@@ -270,9 +270,12 @@ def test_convert_keeps_what_the_searches_found(files, tmp_path):
             found.setdefault(key, []).append((int(position["move"]), value, shares))
         return found
 
-    assert rows(first).keys() == rows(second).keys()
-    different = sum(sorted(map(str, one)) != sorted(map(str, rows(second)[key]))
-                    for key, one in rows(first).items())  # fmt: skip
+    from_games, from_records = rows(first), rows(second)
+    assert from_games.keys() == from_records.keys()
+    different = sum(
+        sorted(map(str, one)) != sorted(map(str, from_records[key]))
+        for key, one in from_games.items()
+    )
     assert different <= 0.05 * len(first.positions)  # roundings
     for to in ("csa", "kif", "usi"):
         convert(ConvertConfig(sources=paths, out=str(tmp_path / to), to=to, workers=1))
