@@ -16,6 +16,7 @@ import cshogi
 import numpy as np
 import pytest
 
+from ginkgo.arena.openings import Opening
 from ginkgo.errors import GinkgoError
 from ginkgo.features.labels import labels_from_moves, rotate_moves
 from ginkgo.pipeline import ParseOptions, build_index
@@ -184,7 +185,7 @@ def test_a_second_run_plays_other_games(runs, tmp_path):
 
 
 def one_game(options: PlayOptions, start: str = STARTPOS, threshold: float = 0.0, seed: int = 0):
-    game = play_game(0, options, [(start, [])], threshold, (seed,))
+    game = play_game(0, options, [Opening(start)], threshold, (seed,))
     return next(play_many([game], [[Queue(HashEvaluator())]], 1))
 
 
@@ -243,7 +244,13 @@ def test_the_audit_finds_what_is_wrong(runs):
 def test_openings_from_a_file(tmp_path):
     file = tmp_path / "openings.txt"
     file.write_text("startpos moves 7g7f 3c3d\n\nposition startpos moves 2g2f\n")
-    assert load_openings(file) == [(STARTPOS, ["7g7f", "3c3d"]), (STARTPOS, ["2g2f"])]
+    found = load_openings(file)
+    assert [opening.moves for opening in found] == [("7g7f", "3c3d"), ("2g2f",)]
+    options = PlayOptions(playouts=2, cheap_playouts=2, max_ply=4, random_plies=0)
+    [game] = play_many([play_game(0, options, found[:1], 0.0, (0,))], [[Queue(HashEvaluator())]], 1)
+    assert [cshogi.move_to_usi(move) for move in game.moves[:2]] == ["7g7f", "3c3d"]
+    assert game.full[:2] == [False, False]
+    assert load_openings(None)[0].start == STARTPOS
     file.write_text("startpos moves 7g7e\n")
     with pytest.raises(GinkgoError, match=r"openings.txt:1: .*7g7e"):
         load_openings(file)

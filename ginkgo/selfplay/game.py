@@ -15,11 +15,10 @@ import cshogi
 import numpy as np
 from numpy.typing import NDArray
 
-from ginkgo.errors import GinkgoError
-from ginkgo.records.game import STARTPOS
+from ginkgo.arena.openings import Opening, read_openings
 from ginkgo.records.kifu.selfplay import GUMBEL_VISITS, PlayedGame
 from ginkgo.search.many import Play, Want
-from ginkgo.search.rules import Line, split_position
+from ginkgo.search.rules import Line
 from ginkgo.search.search import Search, SearchConfig
 from ginkgo.selfplay.config import PlayOptions
 
@@ -42,36 +41,19 @@ def temperature_at(ply: int, options: PlayOptions) -> float:
     return temperature if temperature >= _COLD else 0.0
 
 
-def load_openings(path: Path | None) -> list[tuple[str, list[str]]]:
-    """Start positions with moves, from a file of one `position` command a line.
+def load_openings(path: Path | None) -> list[Opening]:
+    """The openings of a file; without one the usual start position.
 
     Raises:
-        GinkgoError: a line is malformed or holds an illegal move, or there is none.
+        GinkgoError: the file cannot be read, a line is no opening, or there is none.
     """
-    if path is None:
-        return [(STARTPOS, [])]
-    found = []
-    for number, text in enumerate(path.read_text().splitlines(), 1):
-        words = text.split("#")[0].split("\t")[0].removeprefix("position").strip()
-        if not words:
-            continue
-        if not words.startswith(("startpos", "sfen")):
-            words = f"sfen {words}"
-        try:
-            start, moves = split_position(words)
-            Line(start, moves)
-        except GinkgoError as error:
-            raise GinkgoError(f"{path}:{number}: {error}") from None
-        found.append((start, moves))
-    if not found:
-        raise GinkgoError(f"{path}: no opening in it")
-    return found
+    return [Opening()] if path is None else read_openings(path, plies=0, seed=0)
 
 
 def play_game(
     number: int,
     options: PlayOptions,
-    openings: Sequence[tuple[str, list[str]]],
+    openings: Sequence[Opening],
     threshold: float,
     seed: tuple[int, ...],
 ) -> Play[PlayedGame]:
@@ -98,22 +80,22 @@ class _Game:
         self,
         number: int,
         options: PlayOptions,
-        openings: Sequence[tuple[str, list[str]]],
+        openings: Sequence[Opening],
         threshold: float,
         seed: tuple[int, ...],
     ) -> None:
         self.options = options
         self.rng = np.random.default_rng([*seed, number])
-        start, moves = openings[int(self.rng.integers(len(openings)))]
-        self.line = Line(start)
+        opening = openings[int(self.rng.integers(len(openings)))]
+        self.line = Line(opening.start)
         may_resign = bool(self.rng.random() >= options.never_resign)
-        self.played = PlayedGame(number, start, "d", "max_moves", may_resign, 0)
+        self.played = PlayedGame(number, opening.start, "d", "max_moves", may_resign, 0)
         self._threshold = threshold if may_resign else 0.0
         self.ended = False
         # A diagram may start late: `max_ply` counts the moves of this game.
         self.max_ply = self.line.first_ply + options.max_ply
         self._full, self._cheap = search_configs(options, self.max_ply)
-        self._open(moves)
+        self._open(opening.moves)
         self.search = Search(self._full, self.line)
         self.search.rng = self.rng
 
