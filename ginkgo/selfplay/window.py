@@ -144,11 +144,24 @@ def _parts_of(run: RunFolder) -> list[_Part]:
     """
     parts = [_Part(run.number, meta, arrays) for _, meta, arrays in run.arrays()]
     buckets = [game_hashes(part.arrays) % np.uint64(BUCKETS) for part in parts]
-    lowest = min((int(found.min(initial=BUCKETS)) for found in buckets), default=0)
+    lowest = min(
+        (
+            int(found[_teaches(part.arrays)].min(initial=BUCKETS))
+            for part, found in zip(parts, buckets, strict=True)
+        ),
+        default=0,
+    )
     border = max(BUCKETS // HELD_OUT, lowest + 1)
     for part, found in zip(parts, buckets, strict=True):
         part.hold_out(found < border)
     return parts
+
+
+def _teaches(arrays: dict[str, NDArray]) -> NDArray[np.bool_]:
+    """(games,) which games have a position to train on."""
+    ends = np.cumsum(arrays["plies"])
+    full = np.concatenate([[0], np.cumsum(arrays["full"])])
+    return full[ends] > full[ends - arrays["plies"]]
 
 
 def make_plan(
@@ -248,10 +261,7 @@ def _write(files: list[_Part], chosen: NDArray[np.bool_], folder: Path) -> int:
 
 def _without(arrays: dict[str, NDArray], left_out: NDArray[np.bool_]) -> dict[str, NDArray] | None:
     """The games of a file without some of them, and without those that teach nothing."""
-    ends = np.cumsum(arrays["plies"])
-    used = np.concatenate([[0], np.cumsum(arrays["full"])])
-    teaches = used[ends] > used[ends - arrays["plies"]]
-    games = np.flatnonzero(~left_out & teaches).tolist()
+    games = np.flatnonzero(~left_out & _teaches(arrays)).tolist()
     if not games:
         return None
     parts = [select_games(arrays, game, game + 1) for game in games]
