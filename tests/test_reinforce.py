@@ -170,6 +170,9 @@ def test_a_match_won_throughout_has_a_finite_elo():
 # --- the loop, with stand-ins for network, training and matches -----------------------------------
 
 
+REAL_JUDGE = loop_module.gate.judge
+
+
 class Killed(BaseException):
     """Stands for kill -9: nothing catches it."""
 
@@ -265,6 +268,34 @@ def test_a_run_keeps_its_options_and_is_worked_on_by_one(tmp_path, stand_ins):
     assert {path.name for path in report.iterdir()} == {
         "00001.md", "00001.png", "00001-game.png",
     }  # fmt: skip
+
+
+def test_games_may_be_played_while_the_model_is_trained(tmp_path, stand_ins):
+    Loop(replace(config_of(tmp_path), side_by_side=True)).run()
+    lines = essence(tmp_path)
+    assert [line["played_by"] for line in lines[1:]] == [0, 0]
+    assert [run.number for run in run_folders(tmp_path / "r")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("gate", "accepted"), [("every-100", [True, False, True]), ("none", [True] * 3)]
+)
+def test_the_gate_decides_who_plays(tmp_path, stand_ins, monkeypatch, gate, accepted):
+    config = replace(config_of(tmp_path), gate=gate, elo_games=0, generations=2)
+    monkeypatch.setattr(loop_module.gate, "judge", REAL_JUDGE)
+    steps = iter([60, 60])
+
+    def learned(lesson):
+        stand_in(lesson)
+        if not isinstance(lesson, learn.FirstModel):
+            path = lesson.config.runs / lesson.config.run / learn.RESULT
+            path.write_text(json.dumps({"steps": next(steps), "kl": None}))
+
+    monkeypatch.setattr(learn, "start", learned)
+    Loop(config).run()
+    lines = essence(tmp_path)
+    assert [line["accepted"] for line in lines] == accepted
+    assert lines[2]["played_by"] == (0 if gate.startswith("every") else 1)
 
 
 def test_curves_can_be_read_by_tensorboard(tmp_path, stand_ins):

@@ -193,6 +193,7 @@ class Loop:
                 number,
                 done - steps,
             )
+        player = games.options["options"]["model"]
         figures = figures_of(games, games.options["resign_threshold"])
         error = (shown.error**2 + ((playing["elo_high"] - playing["elo_low"]) / 2) ** 2) ** 0.5
         elo = playing["elo"] + shown.elo
@@ -215,7 +216,7 @@ class Loop:
             "trained_on": plan["samples"],
             "match_games": shown.games,
             "match_score": None if shown.score != shown.score else shown.score,
-            "played_by": playing["generation"],
+            "played_by": next(line["generation"] for line in lines if line["model"] == player),
             "playouts": games.options["options"]["playouts"],
             "resign_threshold": games.options["resign_threshold"],
             **{name: figures[name] for name in ("first_move", "endings", "resign_judged")},
