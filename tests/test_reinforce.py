@@ -191,12 +191,16 @@ def stand_in(lesson):
     folder = lesson.directory if first else lesson.config.runs / lesson.config.run
     network = {"network": "b1c8", "activation": "silu", "features": "dlshogi119"}
     described = {**network, "labels": "x", "heads": ["policy", "value"], "view": "before"}
-    record_files.write_text(folder / "model.onnx", "")
+    # In the order of the real thing: what is looked for comes last.
+    if first:
+        record_files.write_text(folder / "model.onnx", "")
+    else:
+        assert lesson.config.data[0].is_dir()
+    record_files.write_text(folder / "config.json", json.dumps(described))
     if not first:
-        assert (lesson.config.data[0] / "..").exists()
         figures = {"steps": lesson.config.steps, "kl": 0.1, "surprise": None}
         record_files.write_text(folder / learn.RESULT, json.dumps(figures))
-    record_files.write_text(folder / "config.json", json.dumps(described))
+        record_files.write_text(folder / "model.onnx", "")
 
 
 @pytest.fixture
