@@ -125,6 +125,22 @@ def by_ply(
     return figures
 
 
+def shares_by_ply(positions: NDArray, hit: ArrayLike) -> dict[str, dict[str, float]]:
+    """Share of hits (`accuracy`) and number (`positions`) by bucket of plies; empty ones left out.
+
+    Args:
+        hit: (n,) booleans.
+    """
+    hit = np.asarray(hit, np.float64)
+    bucket = np.searchsorted(PLY_BUCKETS, positions["ply"], side="right") - 1
+    figures = {}
+    for number, name in enumerate(ply_buckets()):
+        here = bucket == number
+        if here.any():
+            figures[name] = {"accuracy": float(hit[here].mean()), "positions": int(here.sum())}
+    return figures
+
+
 # --- calibration ------------------------------------------------------------------------------
 
 

@@ -81,7 +81,8 @@ def game_records(
     """The record lines of a game, with line ends, as the filters leave them.
 
     A game whose SFENs do not begin at ply 1 (a diagram) gets the key `start`, the ply of its
-    first position, so that plies can be counted from the start of the game.
+    first position, so that plies can be counted from the start of the game. Where a filter may
+    leave plies out, the key `whole` keeps the hash of the game that they are of.
 
     Args:
         file, line: for naming the game where it is refused.
@@ -98,8 +99,11 @@ def game_records(
     first = sfens[0].split(" ", 2)[1]
     sides = (first, "w" if first == "b" else "b")
     rates = {"b": game.rate_b, "w": game.rate_w}
+    other = {} if first_ply == "1" else {"start": first_ply}
+    if config.min_ply > 1 or config.side or config.min_rating:
+        other["whole"] = f"{game.hash:016x}"
     turns = [
-        _tail(game, rates[side], first_ply) if _wanted(config, side, rates[side]) else None
+        _tail(game, rates[side], other) if _wanted(config, side, rates[side]) else None
         for side in sides[: game.total]
     ]
     total, searched = game.total, bool(game.scores or game.policies)
@@ -120,9 +124,8 @@ def _wanted(config: ConvertConfig, side: str, rate: float | None) -> bool:
     return not config.min_rating or (rate is not None and rate >= config.min_rating)
 
 
-def _tail(game: Game, rate: float | None, first_ply: str) -> str:
+def _tail(game: Game, rate: float | None, other: dict[str, str]) -> str:
     """What follows the move in all lines of one side, as `format_record` writes it."""
-    other = {} if first_ply == "1" else {"start": first_ply}
     record = Record("", game.total, "", game.winner, game.game, game.end, rate, other=other)
     return format_record(record).removeprefix(f",{game.total},") + "\n"
 
