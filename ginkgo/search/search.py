@@ -133,6 +133,10 @@ class Search:
             self._past_checks = np.array(line.checks[:-1], np.int8)
         return True
 
+    def forget(self) -> None:
+        """Begin the position again, with an empty tree."""
+        self._plant()
+
     def play(self, move: int) -> None:
         """Make a move on the line and keep the tree below it."""
         node = self.tree.child_by_move(0, move)
