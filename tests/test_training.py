@@ -243,6 +243,23 @@ def test_a_run_leaves_a_model_that_gives_its_figures_again(config):
     assert hits[decided].mean() == pytest.approx(heldout["accuracy"])
 
 
+def test_win_rates_are_as_sure_as_the_validation_games_want(config):
+    trainer = Trainer(replace(config, report=config.runs / "report.json"))
+    report = trainer.run()
+    scale = report["value_scale"]
+    assert 0.25 < scale < 4
+    assert scale != 1
+    val = trainer.evaluation.val.positions
+    planes = dlshogi119.planes_on_host(val["board"], val["hand"]).transpose(0, 2, 3, 1)
+    logits = load_model(config.runs / "tiny")[0].predict_on_batch(planes)["value"]
+    margin = (logits[:, 0] - logits[:, 1]) / scale  # what it was before
+    losses = {
+        factor: value_metrics(val, 1 / (1 + np.exp(-factor * margin)))["log_loss"]
+        for factor in (0.9 * scale, scale, 1.1 * scale)
+    }
+    assert min(losses, key=losses.get) == scale
+
+
 def test_without_test_games_the_validation_games_are_judged(config, games_dir, tmp_path):
     """Their sources may be others than those of the training data."""
     one, two, three = sorted(games_dir.iterdir())
@@ -261,7 +278,7 @@ def test_the_best_weights_are_kept_and_patience_ends_the_run(config):
                 head.kernel.assign(100 * tf.ones_like(head.kernel))
                 head.bias.assign([30.0, -30.0])
 
-    settings = replace(config, ema=0.0, eval_every=2, patience=2)
+    settings = replace(config, ema=0.0, eval_every=2, patience=2, calibrate=False)
     trainer = Trainer(replace(settings, heads=("policy", "value"), best_by="value"), [Spoil()])
     report = trainer.run()
     assert report["best_step"] == 4
@@ -269,6 +286,7 @@ def test_the_best_weights_are_kept_and_patience_ends_the_run(config):
     kept = trainer.evaluation.best_loss
     assert trainer.evaluation.validate(8)["val/value_log_loss"] > 2 * kept
     trainer.evaluation.use_best()
+    assert trainer.evaluation.value_scale == 1  # the calibration is left out
     val = trainer.evaluation.val
     model, _ = load_model(config.runs / "tiny")
     planes = dlshogi119.planes_on_host(val.positions["board"], val.positions["hand"])

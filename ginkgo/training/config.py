@@ -131,6 +131,9 @@ class TrainConfig:
     """Positions in the evaluation at the end, about; at least one of each game."""
     eval_every: int = 0
     """Steps between evaluations; 0: twenty in the run."""
+    calibrate: bool = True
+    """At the end scale the logits of the win prediction so that the validation games, each larger
+    source alike, are foretold neither too surely nor too timidly."""
     best_by: Literal["sum", "value", "policy"] = "sum"
     """Held-out loss by which the best weights are chosen: of both heads, or of one."""
     patience: int = 0

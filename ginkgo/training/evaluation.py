@@ -28,6 +28,8 @@ from ginkgo.training.monitor import plain
 from ginkgo.training.recipe import WeightAverage
 from ginkgo.training.step import Inference, channels_of, win_probability
 
+#: Validation games of a source from which on it has a say in the scale of the win rates.
+CALIBRATED_GAMES = 100
 #: Positions of the training games on which the baselines are fitted.
 BASELINE_POSITIONS = 200_000
 
@@ -169,6 +171,7 @@ class Evaluation:
         self.names = indices["val"].names
         self.best: list[np.ndarray] | None = None
         self.best_loss, self.best_step, self.since_best = float("inf"), 0, 0
+        self.value_scale = 1.0
         self._last: dict[str, tuple[Block, Answers]] = {}
         self._judge_baselines()
 
@@ -266,8 +269,33 @@ class Evaluation:
         return logs
 
     def use_best(self) -> None:
-        """Put the best weights into `model`."""
+        """Put the best weights into `model`, and make its win rates as sure as they should be."""
         self.model.set_weights(self.best if self.best is not None else self._averaged_weights())
+        self.value_scale = 1.0
+        if self._config.calibrate and "value" in self._config.heads:
+            self.value_scale = self._fitted_scale()
+            layer = self.model.get_layer("value")
+            layer.set_weights([self.value_scale * weight for weight in layer.get_weights()])
+
+    def _fitted_scale(self) -> float:
+        """The factor that the validation games want for the logits of winning.
+
+        Sources of `CALIBRATED_GAMES` games and more count alike, whatever their size, and the
+        others not; where no source is so large, every position counts.
+        """
+        positions, win = self.val.positions, answers_of(self._inference, self.val).win
+        if win is None:
+            return 1.0
+        weights = np.zeros(len(positions))
+        for number in np.unique(positions["source"]).tolist():
+            rows = positions["source"] == number
+            if len(np.unique(positions["game"][rows])) >= CALIBRATED_GAMES:
+                weights[rows] = 1 / rows.sum()
+        if not weights.any():
+            weights[:] = 1
+        win = np.clip(win, 1e-7, 1 - 1e-7)
+        margins = np.log(win) - np.log1p(-win)
+        return metrics.best_scale(metrics.targets(positions), margins, weights)
 
     def test(self) -> dict[str, Any]:
         """Figures of `model` on the test games, over all, by source and by ply.
@@ -283,7 +311,11 @@ class Evaluation:
         answers = answers_of(self._inference, block)
         self._last["test"] = (block, answers)
         report = report_of(block.positions, answers, self.baselines, names)
-        return report | {"best_step": self.best_step, "heldout_split": split}
+        return report | {
+            "best_step": self.best_step,
+            "heldout_split": split,
+            "value_scale": self.value_scale,
+        }
 
     # --- pictures -----------------------------------------------------------------------------
 
