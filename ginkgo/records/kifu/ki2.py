@@ -36,6 +36,7 @@ from ginkgo.records.kifu.pieces import (
 )
 from ginkgo.records.kifu.reading import Branch, Fault, Reading, ReadOptions, sides_of
 from ginkgo.records.kifu.result import Statement
+from ginkgo.records.kifu.scores import Scores
 from ginkgo.records.replay import breaks_promotion, set_up
 
 _MARKS = BLACK_MARKS + WHITE_MARKS
@@ -113,7 +114,7 @@ def read_ki2(text: str, options: ReadOptions) -> Reading:
         Fault: a move of the main line cannot be read, or several pieces could make it.
     """
     reading = Reading("ki2")
-    header, lines = Header(), text.split("\n")
+    header, lines, scores = Header(), text.split("\n"), Scores()
     tokens: list[tuple[int, re.Match[str]]] = []
     until_plies, ended, rest_from = 0, False, len(lines)
     hint: Statement | None = None
@@ -123,6 +124,7 @@ def read_ki2(text: str, options: ReadOptions) -> Reading:
             hint = read_hint(stripped) or hint
             continue
         if stripped[0] in "*＊":
+            scores.note(len(tokens), stripped[1:])
             if options.comments:
                 reading.comments.setdefault(len(tokens), []).append(stripped[1:])
         elif stripped.startswith("変化"):
@@ -160,6 +162,7 @@ def read_ki2(text: str, options: ReadOptions) -> Reading:
             raise Fault(number, f"ply {ply}: illegal move {match[0]}", ply - 1)
         reading.moves = [*board.moves, usi[:-1]]
     reading.moves = reading.moves or board.moves
+    reading.scores = scores.by_move(reading.start.split()[1] == "w", len(reading.moves))
     listed = len(tokens)
     if until_plies and until_plies not in (listed, listed + 1):
         # That contradicts whatever is stated.
