@@ -339,7 +339,8 @@ def test_other_planes_after_the_move_with_scores(config, games_dir, tmp_path):
         lines.append(f"{line},score={score}\n")
     file.write_text("".join(lines))
     options = {"features": "ginkgo148", "view": "after", "score_share": 0.3, "optimizer": "sgd"}
-    run = replace(config, data=(records / "train",), val=(games_dir,), steps=3, **options)
+    val = (games_dir / "part-00001.usi",)
+    run = replace(config, data=(records / "train",), val=val, steps=3, **options)
     report = Trainer(run).run()
     assert 0 < report["heldout"]["log_loss"] < 3
     _, saved = load_model(config.runs / "tiny")
