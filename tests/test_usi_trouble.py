@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 
@@ -181,7 +182,7 @@ def test_a_slow_network_gets_smaller_batches(monkeypatch):
     talk = Talk(BatchSize=32)
     talk.say("isready")
     [line] = [line for line in talk.wait("readyok") if "BatchSize is" in line]
-    assert 1 <= int(line.split()[-1]) <= 6
+    assert 1 <= int(line.split()[-1]) <= 9
     talk.say("position startpos", "go nodes 60")
     best(talk.wait("bestmove"))
     talk.end()
@@ -224,36 +225,46 @@ def test_no_process_for_the_mate_search(monkeypatch):
 @pytest.mark.skipif(not hasattr(os, "O_ASYNC"), reason="POSIX only")
 def test_a_mate_search_does_not_outlive_a_killed_engine():
     """The engine is killed, as a GUI may do, while its child searches for minutes."""
-    hard = "l3k3l/4g4/p1n1p1npp/2p3p2/3P1P3/2P3P2/P1N1P1N1P/4G4/L3K3L b RBGSPrbgs4p 90"
+    child = """
+import sys, time
+from ginkgo.usi import mate
+solve = mate.search_mate
+mate.search_mate = lambda sfen, *limits: solve(sfen, *limits) if " 2" in sfen else time.sleep(600)
+mate.serve()
+"""
     code = f"""
-import time
-from ginkgo.usi.mate import MateProcess
-process = MateProcess()
+import subprocess, sys, time
+from ginkgo.usi import mate
+mate._spawn = lambda: subprocess.Popen([sys.executable, "-c", {child!r}], text=True,
+                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+process = mate.MateProcess()
+for _ in range(2):
+    process.start({MATE_IN_3.replace(" 1", " 2")!r}, 1000)
+    print(process.poll(600).moves)
 process.start({MATE_IN_3!r}, 1000)
-print(process.poll(600).moves)
-process.start({hard!r}, 10**9)
-time.sleep(1)
+time.sleep(0.5)
 print(process._process.pid, flush=True)
-time.sleep(60)
+time.sleep(600)
 """
     engine = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert engine.stdout is not None
-    assert engine.stdout.readline() == "('5c3c', '3a2a', 'G*2b')\n"
-    child = int(engine.stdout.readline())
-    os.kill(child, 0)
+    for _ in range(2):  # what comes in between two searches does not end it
+        assert engine.stdout.readline() == "('5c3c', '3a2a', 'G*2b')\n"
+    number = int(engine.stdout.readline())
+    os.kill(number, 0)
     engine.kill()
     engine.wait()
     engine.stdout.close()
     for _ in range(300):
         try:
-            os.kill(child, 0)
+            os.kill(number, 0)
         except ProcessLookupError:
             return
-        with open(f"/proc/{child}/stat") as stat:  # ended, and nobody here to fetch it
+        with open(f"/proc/{number}/stat") as stat:  # ended, and nobody here to fetch it
             if stat.read().split(")")[1].split()[0] == "Z":
                 return
         time.sleep(0.1)
-    os.kill(child, 9)
+    os.kill(number, 9)
     pytest.fail("it outlived the engine")
 
 
@@ -346,3 +357,30 @@ def test_the_memory_of_positions_forgets_the_oldest():
         assert len(queue._order) == len(queue._cache)
     assert len(queue._cache) == 100
     assert len(set(keys[-116:]) & set(queue._cache)) >= 84
+
+
+def test_a_busy_mate_search_never_keeps_the_clock_waiting(monkeypatch):
+    """It is replaced beside the search, and until then the engine plays without it."""
+    hard = "l3k3l/4g4/p1n1p1npp/2p3p2/3P1P3/2P3P2/P1N1P1N1P/4G4/L3K3L b RBGSPrbgs4p 90"
+    spawn, allowed = mate_module._spawn, threading.Event()
+
+    def slowly():
+        allowed.wait(600)
+        return spawn()
+
+    process = MateProcess()
+    assert not process.start_soon(MATE_IN_3, 10_000)  # there is no process yet
+    assert process._renewal is not None
+    process._renewal.join()
+    assert process.start_soon(hard, 10**9)
+    monkeypatch.setattr(mate_module, "_spawn", slowly)
+    assert not process.start_soon(MATE_IN_3, 10_000)
+    assert not process.start_soon(MATE_IN_3, 10_000)
+    assert process.poll() is None
+    allowed.set()
+    process._renewal.join()
+    assert process.start_soon(MATE_IN_3, 10_000)
+    found = process.poll(600)
+    assert found is not None
+    assert len(found.moves) == 3
+    process.close()

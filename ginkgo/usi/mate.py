@@ -86,9 +86,13 @@ class MateProcess:
         self._done = threading.Event()
         self._done.set()
         self._result: MateResult | None = None
+        self._renewal: threading.Thread | None = None
 
     def start(self, sfen: str, nodes: int, max_ply: int = 0) -> None:
-        """Begin to search a position; a search under way is ended."""
+        """Begin to search a position; a search under way is ended first, which takes a while."""
+        if self._renewal is not None:
+            self._renewal.join()
+            self._renewal = None
         if not self._done.is_set():
             self.close()
         if self._process is None or self._process.poll() is not None:
@@ -105,6 +109,27 @@ class MateProcess:
             daemon=True,
         )
         thread.start()
+
+    def start_soon(self, sfen: str, nodes: int, max_ply: int = 0) -> bool:
+        """The same where a clock runs: it never waits.
+
+        Returns:
+            whether the search has begun. It has not where the process is still busy with another
+            position; then it is replaced in the meantime.
+        """
+        if self._renewal is not None and self._renewal.is_alive():
+            return False
+        if self._done.is_set() and self._process is not None and self._process.poll() is None:
+            self.start(sfen, nodes, max_ply)
+            return True
+        self._renewal = threading.Thread(target=self._renew, daemon=True)
+        self._renewal.start()
+        return False
+
+    def _renew(self) -> None:
+        self.close()
+        with contextlib.suppress(OSError):
+            self._process = _spawn()
 
     def _ask(self, process: subprocess.Popen[str], line: str, done: threading.Event) -> None:
         answer = ""
@@ -126,6 +151,8 @@ class MateProcess:
 
     def close(self) -> None:
         """End the process."""
+        if self._renewal is not None and self._renewal is not threading.current_thread():
+            self._renewal.join()
         process, self._process = self._process, None
         if process is None:
             return

@@ -33,9 +33,9 @@ PONANZA = 600.0
 _BASE = 192.0
 #: Milliseconds that it takes to move a node of the tree when the root moves on: where that would
 #: cost too much of the time for a move, the tree begins anew.
-_MOVED = 0.001
+_MOVED = 0.0005
 #: Seconds that a batch may take at most: so long does `stop` wait.
-_LONGEST_BATCH = 0.06
+_LONGEST_BATCH = 0.08
 #: MiB that a cached evaluation takes.
 _CACHED = 0.0007
 #: Simulations after which the only legal move is played: enough to expect an answer.
@@ -131,10 +131,14 @@ class Thinker:
         queue = Queue(self.evaluator, 0)
         run([search], queue, 2 * batch + 20)
         search.play(search.best_move())
-        search.begin()
-        began = time.perf_counter()
-        run([search], queue, batch)
-        seconds = time.perf_counter() - began
+        seconds = math.inf
+        for _ in range(3):  # the machine may be busy with something else for a moment
+            search.begin()
+            began = time.perf_counter()
+            run([search], queue, batch)
+            seconds = min(seconds, time.perf_counter() - began)
+            if seconds <= _LONGEST_BATCH:
+                break
         if seconds > _LONGEST_BATCH and batch > 1:
             smaller = max(1, int(batch * _LONGEST_BATCH / seconds))
             self.config = replace(self.config, batch=smaller)
@@ -218,8 +222,8 @@ class Thinker:
                 policy_temperature=options["PolicyTemperature"] / 100,
             )
         )
-        progress = _Progress(self, clock, go, limit)
-        self._start_mate(line, go, clock, search.config.max_ply)
+        mating = self._start_mate(line, go, clock, search.config.max_ply)
+        progress = _Progress(self, clock, go, limit, mating)
         # A mate search that is not over by then ends by itself soon, and is not listened to.
         run([search], self.queue, limit, progress.enough)
         if progress.mate:
@@ -234,14 +238,14 @@ class Thinker:
         moves = [cshogi.move_to_usi(move) for move in best.usi_line[:2]]
         return Answer(moves[0], moves[1] if len(moves) > 1 else "")
 
-    def _start_mate(self, line: Line, go: Go, clock: Clock, max_ply: int) -> None:
+    def _start_mate(self, line: Line, go: Go, clock: Clock, max_ply: int) -> bool:
+        """Whether a search for a mate has begun."""
         nodes = self.options["RootMateSearch"]
         seconds = min(clock.limits.optimum, 60_000) / 1000
         if clock.limits.optimum == FOREVER and go.nodes:
             seconds = go.nodes / 1000
         nodes = min(nodes, int(seconds * _MATE_SPEED))
-        if nodes:
-            self.mate.start(line.board.sfen(), nodes, max_ply)
+        return bool(nodes) and self.mate.start_soon(line.board.sfen(), nodes, max_ply)
 
     def _resigns(self, best: Candidate) -> bool:
         threshold = self.options["ResignValue"] / 1000
@@ -252,12 +256,17 @@ class Thinker:
 class _Progress:
     """Asked after every batch: report, and say whether it is enough."""
 
-    def __init__(self, thinker: Thinker, clock: Clock, go: Go, limit: int) -> None:
+    def __init__(self, thinker: Thinker, clock: Clock, go: Go, limit: int, mating: bool) -> None:
+        """
+        Args:
+            limit: simulations at most. mating: whether a mate search runs beside.
+        """
         self._thinker, self._clock, self._go, self._limit = thinker, clock, go, limit
         self._search = thinker.search
         self._interval = thinker.options["PVInterval"] / 1000
         self._began = self._reported = self._asked = time.perf_counter()
-        self._mate_pending = bool(thinker.options["RootMateSearch"])
+        self._slowest = 0.0
+        self._mate_pending = mating
         self._forced = go.timed and len(list(self._search.line.board.legal_moves)) == 1
         self.mate: tuple[str, ...] = ()
         """The mating line that the mate process found."""
@@ -268,8 +277,9 @@ class _Progress:
         if clock.stopped.is_set() or self._found_mate():
             return True
         now = time.perf_counter()
-        # How long the batch took that has just come back: the next one will take as long.
+        # The next batch may take as long as the slowest of late: on a busy machine they differ.
         self._asked, batch = now, 1000 * (now - self._asked)
+        self._slowest = max(batch, 0.95 * self._slowest)
         if now - self._reported >= self._interval:
             self._reported = now
             self.report(self._search.candidates(self._thinker.options["MultiPV"]))
@@ -278,7 +288,7 @@ class _Progress:
         if not clock.running.is_set() or go.infinite:
             return False
         spent, limits = clock.spent, clock.limits
-        if spent + batch >= limits.maximum:
+        if spent + self._slowest >= limits.maximum:
             return True
         if self._forced and self._search.simulations >= _ANSWERED:
             return True
