@@ -117,7 +117,9 @@ def test_the_only_move_is_played_at_once_where_a_clock_runs():
 def test_an_analysis_never_resigns():
     line = Line(MATE_IN_3, ["5c3c"])
     talk = Talk()
-    talk.say("isready", f"position sfen {MATE_IN_3} moves {' '.join(line.usi)}", "go infinite")
+    talk.say("isready")
+    talk.wait("readyok")
+    talk.say(f"position sfen {MATE_IN_3} moves {' '.join(line.usi)}", "go infinite")
     assert talk.silent(0.5) == []
     talk.say("stop")
     best(talk.wait("bestmove"))
