@@ -174,6 +174,30 @@ def read_ki2(text: str, options: ReadOptions) -> Reading:
     return reading
 
 
+class Resolver:
+    """What KI2 names of moves mean, one move after another."""
+
+    def __init__(self, start: str) -> None:
+        """Args: start: SFEN."""
+        self._board = _Board(start)
+
+    def meant(self, text: str) -> str | None:
+        """The legal move (USI) that a name stands for; None where it is none, or fits several."""
+        match = _TOKEN.fullmatch(text)
+        if match is None:
+            return None
+        try:
+            return _resolved(self._board, match)[0]
+        except _Unclear:
+            return None
+
+    def make(self, text: str) -> None:
+        """Make the move that a name stands for."""
+        match = _TOKEN.fullmatch(text)
+        assert match is not None
+        _play(self._board, match)
+
+
 def _tokens(number: int, line: str, ply: int) -> list[re.Match[str]]:
     found = list(_TOKEN.finditer(line))
     left = _TOKEN.sub("", line).strip(" \t　")
@@ -200,6 +224,14 @@ def _play(board: _Board, match: re.Match[str]) -> str:
     Raises:
         _Unclear: no piece, or several, could be meant.
     """
+    usi, to, after = _resolved(board, match)
+    if not usi.endswith("!"):
+        board.push(usi, to, after)
+    return usi
+
+
+def _resolved(board: _Board, match: re.Match[str]) -> tuple[str, int, int]:
+    """What a token says, as `_play` returns it; where the piece goes, and what it is there."""
     mark, same, file, rank, kanji, words, promotion, drop = match.groups()
     if (mark in WHITE_MARKS) != board.white:
         raise _Unclear(f"{match[0]}: the other side is to move")
@@ -226,13 +258,12 @@ def _play(board: _Board, match: re.Match[str]) -> str:
     elif piece <= GOLD and not plus and board.legal(f"{_LETTERS[piece]}*{target}"):
         usi = f"{_LETTERS[piece]}*{target}"
     elif len(squares) == 1:
-        return f"{SQUARE_NAMES[squares[0]]}{target}{plus}!"
+        usi = f"{SQUARE_NAMES[squares[0]]}{target}{plus}!"
     elif piece <= GOLD and not plus and (drop or not squares):
-        return f"{_LETTERS[piece]}*{target}!"
+        usi = f"{_LETTERS[piece]}*{target}!"
     else:
         raise _Unclear(f"illegal move {match[0]}")
-    board.push(usi, to, after)
-    return usi
+    return usi, to, after
 
 
 def _which(able: list[int], to: int, words: str, piece: int, white: bool) -> list[int]:

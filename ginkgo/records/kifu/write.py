@@ -7,12 +7,14 @@ moves, ending and winner. Where KIF and KI2 have no word for an ending, a commen
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 from rsshogi.initial_positions import HANDICAP_TO_SFEN
 
 from ginkgo.records.game import STARTPOS, Game
+from ginkgo.records.kifu import ki2
 from ginkgo.records.kifu.bod import FILES, KANJI, NUMBERS, diagram
 from ginkgo.records.kifu.japanese import END_WORDS, HANDICAPS
 from ginkgo.records.kifu.packed import HCPE, PSV, pack
@@ -182,12 +184,14 @@ def write_ki2(game: Game) -> str:
     lines += _comment_lines(comments.get(0, ""), "*")
     board = Board()
     board.set_sfen(game.start)
+    reader = ki2.Resolver(game.start)
     row: list[str] = []
     last_to = ""
     for ply, usi in enumerate(game.moves, 1):
         text = Move.from_usi(usi).to_ki2(board)
         if text is None:
             raise ValueError(f"ply {ply}: {usi} has no name in KI2")
+        text = _told_apart(text, usi, reader)
         board.apply_usi(usi)
         if usi[2:4] == last_to and "同" not in text:
             text = f"{text[0]}同　{text[3:]}"
@@ -199,6 +203,19 @@ def write_ki2(game: Game) -> str:
             row = []
         lines += _comment_lines(comment, "*")
     return "\n".join([*lines, *_kif_end(game, numbered=False)]) + "\n"
+
+
+def _told_apart(text: str, usi: str, reader: ki2.Resolver) -> str:
+    """A move's name, with the direction added where it would fit several pieces; made on `reader`.
+
+    Of golds on 3h, 1h and 3i that can go to 2h the first is 左寄; the library says 左 alone.
+    """
+    for words in ("", "上", "寄", "引"):
+        named = re.sub("([右左])", rf"\1{words}", text)
+        if reader.meant(named) == usi:
+            reader.make(named)
+            return named
+    raise ValueError(f"{usi}: {text} fits several pieces")
 
 
 def _header(game: Game) -> list[str]:
