@@ -18,6 +18,7 @@ from ginkgo.errors import run_main
 
 #: Verb: module with `main(argv) -> int | None`, and what it does.
 VERBS = {
+    "analyze": ("ginkgo.play.analyze", "write games with evaluations and win-rate graphs"),
     "convert": ("ginkgo.records.convert", "turn kifu into SFEN records, split by game"),
     "evaluate": ("ginkgo.training.evaluate", "judge a model on games it has not seen"),
     "export": ("ginkgo.models.export", "write a model as ONNX, SavedModel or LiteRT"),

@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Generator
+import signal
+import threading
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,11 +71,13 @@ def run_match(config: MatchConfig) -> int:
             _hint(config, openings, view, len(folder.games))
             try:
                 games = _games(config, players, openings, rules, folder, tally)
-                with contextlib.closing(games):
+                with _interruptible() as interrupts, contextlib.closing(games):
                     for played in games:
                         folder.add(played)
                         tally.add(played)
                         view.update()
+                        if interrupts:
+                            raise KeyboardInterrupt
                         if tally.verdict != "undecided":
                             break
             except KeyboardInterrupt:
@@ -89,6 +93,29 @@ def run_match(config: MatchConfig) -> int:
     if status:
         print(f"\nbroken off; the same command goes on with {path}", flush=True)
     return status
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[list[int]]:
+    """The interrupts so far, Ctrl-C raising as ever.
+
+    An exception that is raised inside a destructor or a callback of the interpreter is printed and
+    gone; the list keeps that it was.
+    """
+    interrupts: list[int] = []
+
+    def note(number: int, _frame: object) -> None:
+        interrupts.append(number)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupts
+        return
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield interrupts
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _games(

@@ -112,6 +112,11 @@ class Search:
         self._past_keys = np.array(self.line.keys[:-1], np.uint64)
         self._past_checks = np.array(self.line.checks[:-1], np.int8)
 
+    def forget(self) -> None:
+        """Begin with an empty tree, whatever state this one was left in."""
+        self._found = 0
+        self._plant()
+
     def set_line(self, line: Line) -> bool:
         """Search another position; where the tree knows it, its part below it is kept.
 
@@ -139,10 +144,6 @@ class Search:
             self._past_checks = np.array(line.checks[:-1], np.int8)
         return True
 
-    def forget(self) -> None:
-        """Begin the position again, with an empty tree."""
-        self._plant()
-
     def play(self, move: int) -> None:
         """Make a move on the line and keep the tree below it."""
         node = self.tree.child_by_move(0, move)
@@ -160,9 +161,11 @@ class Search:
         """Start counting; `simulations` is the budget of the Gumbel root search.
 
         Args:
-            config: from now on, the same but for what does not shape the tree's memory.
+            config: from now on, the same but for what does not shape the tree's memory. Where it
+                differs the tree begins anew: its values hold by the rules before.
         """
-        if config is not None:
+        if config is not None and config != self.config:
+            self._plant()
             self.config = config
             self.tests = config.mate_in_one + 2 * config.declaration
         self.simulations = self.evaluations = 0
@@ -392,7 +395,8 @@ class Search:
             temperature: 0: the best; else a move drawn with probability proportional to its
                 visits to the power 1 / temperature, unless a win is proved.
         """
-        found = self.candidates()
+        # The lines of play of all moves would take longer than the rest.
+        found = self.candidates(1 if temperature <= 0 else 0)
         if not found:
             return 0
         open_moves = [one for one in found if one.proof >= 0 and one.visits]

@@ -82,7 +82,8 @@ def game_records(
 
     Of games that tell full from cheap searches only the positions of the full ones are there. A
     game whose SFENs do not begin at ply 1 (a diagram) gets the key `start`, the ply of its
-    first position, so that plies can be counted from the start of the game.
+    first position, so that plies can be counted from the start of the game. Where plies may be
+    left out, the key `whole` keeps the hash of the game that they are of.
 
     Args:
         file, line: for naming the game where it is refused.
@@ -99,8 +100,11 @@ def game_records(
     first = sfens[0].split(" ", 2)[1]
     sides = (first, "w" if first == "b" else "b")
     rates = {"b": game.rate_b, "w": game.rate_w}
+    other = {} if first_ply == "1" else {"start": first_ply}
+    if config.min_ply > 1 or config.side or config.min_rating or not all(game.full):
+        other["whole"] = f"{game.hash:016x}"
     turns = [
-        _tail(game, rates[side], first_ply) if _wanted(config, side, rates[side]) else None
+        _tail(game, rates[side], other) if _wanted(config, side, rates[side]) else None
         for side in sides[: game.total]
     ]
     total = game.total
@@ -122,9 +126,8 @@ def _wanted(config: ConvertConfig, side: str, rate: float | None) -> bool:
     return not config.min_rating or (rate is not None and rate >= config.min_rating)
 
 
-def _tail(game: Game, rate: float | None, first_ply: str) -> str:
+def _tail(game: Game, rate: float | None, other: dict[str, str]) -> str:
     """What follows the move in all lines of one side, as `format_record` writes it."""
-    other = {} if first_ply == "1" else {"start": first_ply}
     record = Record("", game.total, "", game.winner, game.game, game.end, rate, other=other)
     return format_record(record).removeprefix(f",{game.total},") + "\n"
 

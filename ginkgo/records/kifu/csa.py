@@ -28,6 +28,7 @@ from ginkgo.records.kifu.pieces import (
 )
 from ginkgo.records.kifu.reading import Fault, Reading, ReadOptions
 from ginkgo.records.kifu.result import END_WORDS, Statement
+from ginkgo.records.kifu.scores import Scores
 from ginkgo.records.sfen import LIMITS
 
 #: What the shogi server gives as reason in its `'summary` line, as end words.
@@ -133,12 +134,15 @@ class _Lines:
         self._summary: tuple[str, str] | None = None
         self._names: dict[str, str] = {}
         """Side by name, as the server knows them."""
+        self._scores = Scores()
+        """Those that are written as in KIF."""
 
     def comment(self, line: str) -> None:
         """A line with an apostrophe: what servers say, scores, text."""
         reading = self.reading
         if line.startswith("'**"):
-            _read_score(line, reading, len(self.moves), self.signs)
+            if not _read_score(line, reading, len(self.moves), self.signs):
+                self._scores.note(len(self.moves), line[2:])
         elif match := _SUMMARY.match(line):
             self._summary = (match[1].strip(), match[2])
         elif match := _RATE.fullmatch(line):
@@ -147,8 +151,11 @@ class _Lines:
                 reading.rate_b = float(match[3])
             else:
                 reading.rate_w = float(match[3])
-        elif self._comments and line.startswith("'*"):
-            reading.comments.setdefault(len(self.moves), []).append(line[2:])
+        elif line.startswith("'*"):
+            if line[2:3] == "#":
+                self._scores.note(len(self.moves), line[2:])
+            if self._comments:
+                reading.comments.setdefault(len(self.moves), []).append(line[2:])
 
     def header(self, number: int, line: str) -> None:
         """Names, facts, the version, and what a client noted of the server."""
@@ -189,7 +196,7 @@ class _Lines:
             self._setup.append((number, part))
         elif part[0] == "T" and (match := _TIME.fullmatch(part)):
             if ply and not reading.statements:
-                _set_time(reading.times, ply, float(match[1]))
+                _put(reading.times, ply, float(match[1]))
         elif part[0] == "%" and not _MOVE_LIKE.match(part, 1):
             reading.statements.append(_statement(part, part[1:]))
         elif match := _FOREIGN_END.fullmatch(part):
@@ -210,6 +217,9 @@ class _Lines:
         _check_turns(reading, self.signs, self.lines)
         reading.lines = self.lines
         cells, white = cells_from_sfen(reading.start)
+        for place, score in enumerate(self._scores.by_move(white, len(self.moves))):
+            if score is not None:
+                _put(reading.scores, place + 1, score)
         try:
             reading.moves = usi_moves(cells, white, self.moves)
         except Misfit as error:
@@ -219,18 +229,20 @@ class _Lines:
         return reading
 
 
-def _set_time(times: list[float | None], ply: int, seconds: float) -> None:
-    times.extend([None] * (ply - len(times)))
-    times[ply - 1] = seconds
+def _put(values: list, ply: int, value: float) -> None:
+    """Set the value of a move (from 1) in a list that need not be so long yet."""
+    values.extend([None] * (ply - len(values)))
+    values[ply - 1] = value
 
 
-def _read_score(line: str, reading: Reading, ply: int, signs: list[str]) -> None:
-    """floodgate writes scores from Black's view after the move that they led to."""
-    if ply and (match := _SCORE.match(line)) and len(match[1]) < 9:
-        scores = reading.scores
-        scores.extend([None] * (ply - len(scores)))
+def _read_score(line: str, reading: Reading, ply: int, signs: list[str]) -> bool:
+    """Whether a comment holds a score as floodgate writes it: from Black's view, after the move
+    that it led to."""
+    match = _SCORE.match(line)
+    if match and ply and len(match[1]) < 9:
         score = int(match[1])
-        scores[ply - 1] = score if signs[-1] == "+" else -score
+        _put(reading.scores, ply, score if signs[-1] == "+" else -score)
+    return match is not None
 
 
 def _statement(text: str, word: str) -> Statement:

@@ -36,6 +36,7 @@ from ginkgo.records.kifu.pieces import (
 )
 from ginkgo.records.kifu.reading import Branch, Fault, Reading, ReadOptions, sides_of
 from ginkgo.records.kifu.result import Statement
+from ginkgo.records.kifu.scores import Scores
 from ginkgo.records.replay import breaks_promotion, set_up
 
 _MARKS = BLACK_MARKS + WHITE_MARKS
@@ -113,7 +114,7 @@ def read_ki2(text: str, options: ReadOptions) -> Reading:
         Fault: a move of the main line cannot be read, or several pieces could make it.
     """
     reading = Reading("ki2")
-    header, lines = Header(), text.split("\n")
+    header, lines, scores = Header(), text.split("\n"), Scores()
     tokens: list[tuple[int, re.Match[str]]] = []
     until_plies, ended, rest_from = 0, False, len(lines)
     hint: Statement | None = None
@@ -123,6 +124,7 @@ def read_ki2(text: str, options: ReadOptions) -> Reading:
             hint = read_hint(stripped) or hint
             continue
         if stripped[0] in "*＊":
+            scores.note(len(tokens), stripped[1:])
             if options.comments:
                 reading.comments.setdefault(len(tokens), []).append(stripped[1:])
         elif stripped.startswith("変化"):
@@ -160,6 +162,7 @@ def read_ki2(text: str, options: ReadOptions) -> Reading:
             raise Fault(number, f"ply {ply}: illegal move {match[0]}", ply - 1)
         reading.moves = [*board.moves, usi[:-1]]
     reading.moves = reading.moves or board.moves
+    reading.scores = scores.by_move(reading.start.split()[1] == "w", len(reading.moves))
     listed = len(tokens)
     if until_plies and until_plies not in (listed, listed + 1):
         # That contradicts whatever is stated.
@@ -169,6 +172,30 @@ def read_ki2(text: str, options: ReadOptions) -> Reading:
     if options.variations and rest_from < len(lines):
         _read_branches(reading, lines, rest_from, board)
     return reading
+
+
+class Resolver:
+    """What KI2 names of moves mean, one move after another."""
+
+    def __init__(self, start: str) -> None:
+        """Args: start: SFEN."""
+        self._board = _Board(start)
+
+    def meant(self, text: str) -> str | None:
+        """The legal move (USI) that a name stands for; None where it is none, or fits several."""
+        match = _TOKEN.fullmatch(text)
+        if match is None:
+            return None
+        try:
+            return _resolved(self._board, match)[0]
+        except _Unclear:
+            return None
+
+    def make(self, text: str) -> None:
+        """Make the move that a name stands for."""
+        match = _TOKEN.fullmatch(text)
+        assert match is not None
+        _play(self._board, match)
 
 
 def _tokens(number: int, line: str, ply: int) -> list[re.Match[str]]:
@@ -197,6 +224,14 @@ def _play(board: _Board, match: re.Match[str]) -> str:
     Raises:
         _Unclear: no piece, or several, could be meant.
     """
+    usi, to, after = _resolved(board, match)
+    if not usi.endswith("!"):
+        board.push(usi, to, after)
+    return usi
+
+
+def _resolved(board: _Board, match: re.Match[str]) -> tuple[str, int, int]:
+    """What a token says, as `_play` returns it; where the piece goes, and what it is there."""
     mark, same, file, rank, kanji, words, promotion, drop = match.groups()
     if (mark in WHITE_MARKS) != board.white:
         raise _Unclear(f"{match[0]}: the other side is to move")
@@ -223,13 +258,12 @@ def _play(board: _Board, match: re.Match[str]) -> str:
     elif piece <= GOLD and not plus and board.legal(f"{_LETTERS[piece]}*{target}"):
         usi = f"{_LETTERS[piece]}*{target}"
     elif len(squares) == 1:
-        return f"{SQUARE_NAMES[squares[0]]}{target}{plus}!"
+        usi = f"{SQUARE_NAMES[squares[0]]}{target}{plus}!"
     elif piece <= GOLD and not plus and (drop or not squares):
-        return f"{_LETTERS[piece]}*{target}!"
+        usi = f"{_LETTERS[piece]}*{target}!"
     else:
         raise _Unclear(f"illegal move {match[0]}")
-    board.push(usi, to, after)
-    return usi
+    return usi, to, after
 
 
 def _which(able: list[int], to: int, words: str, piece: int, white: bool) -> list[int]:

@@ -32,6 +32,7 @@ from ginkgo.records.kifu.japanese import (
 from ginkgo.records.kifu.pieces import GOLD, Misfit, Move, cells_from_sfen, usi_moves
 from ginkgo.records.kifu.reading import Branch, Fault, Reading, ReadOptions, sides_of
 from ginkgo.records.kifu.result import Statement
+from ginkgo.records.kifu.scores import Scores
 
 _MOVE = re.compile(
     r"[ \t　]*([0-9０-９]+)[ \t　.:：]*[▲△▼▽☗☖]?[ \t　]*"
@@ -85,6 +86,7 @@ class _MainLine:
         self._until_plies = 0
         self._ended = False
         self._hint: Statement | None = None
+        self._scores = Scores()
 
     def move(self, number: int, match: re.Match[str]) -> None:
         """A line that is a move."""
@@ -123,6 +125,8 @@ class _MainLine:
         """Any other line, without the blanks before it."""
         sign = line[0]
         if sign in "*＊":
+            if line[1:2] in ("*", "#"):
+                self._scores.note(len(self.moves), line[1:])
             if self._comments:
                 self.reading.comments.setdefault(len(self.moves), []).append(line[1:])
         elif sign == "#":
@@ -170,6 +174,7 @@ class _MainLine:
             reading.moves = usi_moves(cells, white, self.moves)
         except Misfit as error:
             raise Fault(self._places[error.ply - 1], str(error), error.ply - 1) from None
+        reading.scores = self._scores.by_move(white, len(self.moves))
         _check_until(reading, self._until_plies, self.first_label)
         if self._hint is not None:
             reading.statements = hinted(reading.statements, self._hint)

@@ -7,12 +7,14 @@ moves, ending and winner. Where KIF and KI2 have no word for an ending, a commen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from rsshogi.initial_positions import HANDICAP_TO_SFEN
 
 from ginkgo.records.game import STARTPOS, Game
+from ginkgo.records.kifu import ki2
 from ginkgo.records.kifu.bod import FILES, KANJI, NUMBERS, diagram
 from ginkgo.records.kifu.japanese import END_WORDS, HANDICAPS
 from ginkgo.records.kifu.packed import HCPE, PSV, pack
@@ -134,20 +136,43 @@ def write_kif(game: Game) -> str:
     lines.append("手数----指手---------消費時間--")
     comments = game.comments or {}
     lines += _comment_lines(comments.get(0, ""), "*")
-    last_to, spent = 0, [0.0, 0.0]
-    for ply, (origin, to, piece, promotes, white) in enumerate(_steps(game), 1):
-        square = "同　" if to == last_to else _square(to)
-        kanji = KANJI[piece - 8 if promotes else piece]
-        tail = f"({origin})" if origin else ""
-        text = f"{square}{kanji}{'成' if promotes else ''}{'' if origin else '打'}{tail}"
+    spent = [0.0, 0.0]
+    for ply, (text, white) in enumerate(kif_moves(game.start, game.moves), 1):
         time = game.times[ply - 1] if game.times else None
         if time is not None:
             spent[white] += time
             text = f"{text:<10}({_clock(time)}/{_long_clock(spent[white])})"
         lines.append(f"{ply:4d} {text}")
         lines += _comment_lines(comments.get(ply, ""), "*")
-        last_to = to
     return "\n".join([*lines, *_kif_end(game, numbered=True)]) + "\n"
+
+
+def kif_moves(start: str, moves: Sequence[str], last_to: int = 0) -> Iterator[tuple[str, bool]]:
+    """Moves as KIF words them, and whether White makes them.
+
+    Args:
+        start: SFEN of the position before the first. moves: legal ones, in USI.
+        last_to: destination of the move before the first, as 10·file + rank; 0: there is none.
+
+    >>> [text for text, _ in kif_moves("4k4/9/9/9/9/9/9/4p4/4K4 b G 1", ["5i5h", "5a5b", "G*5c"])]
+    ['５八玉(59)', '５二玉(51)', '５三金打']
+    """
+    for origin, to, piece, promotes, white in _steps(Game(start=start, moves=moves)):
+        square = "同　" if to == last_to else _square(to)
+        kanji = KANJI[piece - 8 if promotes else piece]
+        tail = f"({origin})" if origin else "打"
+        yield f"{square}{kanji}{'成' if promotes else ''}{tail}", white
+        last_to = to
+
+
+def kif_file(game: Game) -> bytes:
+    """A game as a `.kif` file: in Shift-JIS, which its suffix stands for, where every sign of it is
+    there, else in UTF-8 (which its first line says)."""
+    text = write_kif(game)
+    try:
+        return text.replace("encoding=UTF-8", "encoding=Shift_JIS", 1).encode("cp932")
+    except UnicodeEncodeError:
+        return text.encode()
 
 
 def write_ki2(game: Game) -> str:
@@ -159,12 +184,14 @@ def write_ki2(game: Game) -> str:
     lines += _comment_lines(comments.get(0, ""), "*")
     board = Board()
     board.set_sfen(game.start)
+    reader = ki2.Resolver(game.start)
     row: list[str] = []
     last_to = ""
     for ply, usi in enumerate(game.moves, 1):
         text = Move.from_usi(usi).to_ki2(board)
         if text is None:
             raise ValueError(f"ply {ply}: {usi} has no name in KI2")
+        text = _told_apart(text, usi, reader)
         board.apply_usi(usi)
         if usi[2:4] == last_to and "同" not in text:
             text = f"{text[0]}同　{text[3:]}"
@@ -176,6 +203,19 @@ def write_ki2(game: Game) -> str:
             row = []
         lines += _comment_lines(comment, "*")
     return "\n".join([*lines, *_kif_end(game, numbered=False)]) + "\n"
+
+
+def _told_apart(text: str, usi: str, reader: ki2.Resolver) -> str:
+    """A move's name, with the direction added where it would fit several pieces; made on `reader`.
+
+    Of golds on 3h, 1h and 3i that can go to 2h the first is 左寄; the library says 左 alone.
+    """
+    for words in ("", "上", "寄", "引"):
+        named = re.sub("([右左])", rf"\1{words}", text)
+        if reader.meant(named) == usi:
+            reader.make(named)
+            return named
+    raise ValueError(f"{usi}: {text} fits several pieces")
 
 
 def _header(game: Game) -> list[str]:
