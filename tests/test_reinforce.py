@@ -12,6 +12,7 @@ import pytest
 
 import ginkgo.selfplay.loop as loop_module
 from ginkgo.errors import GinkgoError
+from ginkgo.features.labels import LABEL_SCHEME
 from ginkgo.pipeline import Loader, LoaderConfig, ParseOptions
 from ginkgo.records import files as record_files
 from ginkgo.records.kifu.selfplay import load_arrays
@@ -190,7 +191,7 @@ def stand_in(lesson):
     first = isinstance(lesson, learn.FirstModel)
     folder = lesson.directory if first else lesson.config.runs / lesson.config.run
     network = {"network": "b1c8", "activation": "silu", "features": "dlshogi119"}
-    described = {**network, "labels": "x", "heads": ["policy", "value"], "view": "before"}
+    described = {**network, "labels": LABEL_SCHEME, "heads": ["policy", "value"], "view": "before"}
     # In the order of the real thing: what is looked for comes last.
     if first:
         record_files.write_text(folder / "model.onnx", "")
