@@ -29,8 +29,8 @@ from ginkgo.selfplay.window import Uses, WindowOptions, make_plan, window_size
 from ginkgo.training.heldout import find_data
 
 SMALL = SelfplayConfig(
-    model="hash", playouts=6, cheap_playouts=3, full_share=0.5, max_ply=40, games=40,
-    concurrent=40, processes=1,
+    model="hash", playouts=6, cheap_playouts=3, full_share=0.5, max_ply=40, games=24,
+    concurrent=24, processes=1,
 )  # fmt: skip
 
 
@@ -218,6 +218,12 @@ def stand_ins(monkeypatch):
     )
 
 
+@pytest.fixture
+def no_report(monkeypatch):
+    """Pictures take longer than the rest."""
+    monkeypatch.setattr(loop_module.report, "complete", lambda *_args: None)
+
+
 def essence(folder: Path) -> list[dict]:
     """The lines of a run without what differs from time to time."""
     lines = [json.loads(line) for line in (folder / "r" / "generations.jsonl").open()]
@@ -229,9 +235,8 @@ def essence(folder: Path) -> list[dict]:
     return lines
 
 
-def test_the_loop_goes_on_wherever_it_was_killed(tmp_path, stand_ins, monkeypatch):
+def test_the_loop_goes_on_wherever_it_was_killed(tmp_path, stand_ins, no_report, monkeypatch):
     """Killed before and after each file gets its name, restarted each time."""
-    monkeypatch.setattr(loop_module.report, "complete", lambda *_args: None)
     Loop(config_of(tmp_path / "whole")).run()
     expected = essence(tmp_path / "whole")
     assert [line["generation"] for line in expected] == [0, 1, 2]
@@ -275,7 +280,7 @@ def test_a_run_keeps_its_options_and_is_worked_on_by_one(tmp_path, stand_ins):
     }  # fmt: skip
 
 
-def test_games_may_be_played_while_the_model_is_trained(tmp_path, stand_ins):
+def test_games_may_be_played_while_the_model_is_trained(tmp_path, stand_ins, no_report):
     Loop(replace(config_of(tmp_path), side_by_side=True)).run()
     lines = essence(tmp_path)
     assert [line["played_by"] for line in lines[1:]] == [0, 0]
@@ -285,7 +290,7 @@ def test_games_may_be_played_while_the_model_is_trained(tmp_path, stand_ins):
 @pytest.mark.parametrize(
     ("gate", "accepted"), [("every-100", [True, False, True]), ("none", [True] * 3)]
 )
-def test_the_gate_decides_who_plays(tmp_path, stand_ins, monkeypatch, gate, accepted):
+def test_the_gate_decides_who_plays(tmp_path, stand_ins, no_report, monkeypatch, gate, accepted):
     config = replace(config_of(tmp_path), gate=gate, elo_games=0, generations=2)
     monkeypatch.setattr(loop_module.gate, "judge", REAL_JUDGE)
     steps = iter([60, 60])
@@ -325,7 +330,7 @@ def test_curves_can_be_read_by_tensorboard(tmp_path, stand_ins):
     assert [scalars(path)["reinforce/elo"] for path in files] == [0, 10, 20]
 
 
-def test_the_disk_budget_lets_old_games_go(tmp_path, stand_ins):
+def test_the_disk_budget_lets_old_games_go(tmp_path, stand_ins, no_report):
     config = replace(config_of(tmp_path), generations=8, window=60, reuse=2, disk=1e-6)
     Loop(config).run()
     runs = run_folders(tmp_path / "r")

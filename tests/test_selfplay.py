@@ -394,18 +394,18 @@ def test_mistakes_are_named(change, text):
 def test_killed_at_any_moment(tmp_path):
     """kill -9 of the whole tree, again and again: nothing stored is lost or there twice."""
     command = [
-        *(sys.executable, "-m", "ginkgo", "selfplay", "--model", "hash", "--games", "60"),
+        *(sys.executable, "-m", "ginkgo", "selfplay", "--model", "hash", "--games", "30"),
         *("--playouts", "24", "--cheap-playouts", "8", "--max-ply", "60", "--processes", "2"),
         *("--concurrent", "5", "--file-games", "3", "-o", str(tmp_path)),
     ]
     root = Path(__file__).parent.parent
     rng, stored = random.Random(4), {}
-    for attempt in range(12):
+    for attempt in range(6):
         process = subprocess.Popen(
             command, cwd=root, start_new_session=True, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
-        wanted = len(stored) + rng.randrange(1, 4) if attempt < 11 else 60
+        wanted = len(stored) + rng.randrange(1, 4) if attempt < 5 else 30
         while process.poll() is None and len(list(tmp_path.rglob("games_*.npz"))) < wanted:
             time.sleep(0.02)
         if process.returncode is None:
@@ -417,10 +417,10 @@ def test_killed_at_any_moment(tmp_path):
         now = {path: path.read_bytes() for path in tmp_path.rglob("games_*.npz")}
         assert stored.items() <= now.items()
         stored = now
-        if sum(len(load_arrays(path)[1]["number"]) for path in stored) == 60:
+        if sum(len(load_arrays(path)[1]["number"]) for path in stored) == 30:
             break
     [run] = run_folders(tmp_path)
-    assert run.look().stored == set(range(60))
+    assert run.look().stored == set(range(30))
     assert audit([run]).faults == []
     assert list(tmp_path.rglob("*.tmp")) == []
 
