@@ -14,7 +14,7 @@ from ginkgo.pipeline.parse import ParseOptions
 from ginkgo.pipeline.parse_records import parse_records
 from ginkgo.records import Game
 from ginkgo.records.convert import ConvertConfig
-from ginkgo.records.convert.render import game_records
+from ginkgo.records.convert.render import Rendered, render
 from ginkgo.records.files import open_binary
 from ginkgo.records.sources import game_from_line
 
@@ -89,9 +89,9 @@ def lines() -> list[str]:
         for number, text in enumerate(itertools.islice(stream, 40), 1):
             game = game_from_line(path, number, text)
             assert isinstance(game, Game)
-            records = game_records(game, ConvertConfig((), ""))
-            assert isinstance(records, list)
-            lines += [record.rstrip("\n") for record in records]
+            rendered = render(game, ConvertConfig((), ""))
+            assert isinstance(rendered, Rendered)
+            lines += rendered.data.decode().splitlines()
     return lines
 
 

@@ -17,24 +17,12 @@ above `BY_RULE`, so that a plain mate is preferred and only a plain mate is anno
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-
-def compiled(function: Callable) -> Callable:
-    """Compile at the first call, with divisions that are not checked for zero.
-
-    What was compiled is kept on disk between runs, where there is a place for it.
-    """
-    try:
-        return njit(cache=True, error_model="numpy")(function)
-    except RuntimeError:  # neither the code's folder nor the user's cache can be written to
-        return njit(error_model="numpy")(function)
-
+from ginkgo.compiled import compiled
 
 #: States of a node: chosen but not evaluated yet, with edges, ended by mate or by a rule.
 PENDING, EXPANDED, ENDED = 0, 1, 2

@@ -21,9 +21,8 @@ from ginkgo.records.kifu.japanese import (
     PIECES,
     WHITE_MARKS,
     Header,
-    hinted,
+    is_field,
     is_until,
-    read_hint,
     until,
 )
 from ginkgo.records.kifu.pieces import (
@@ -34,8 +33,15 @@ from ginkgo.records.kifu.pieces import (
     WHITE,
     cells_from_sfen,
 )
-from ginkgo.records.kifu.reading import Branch, Fault, Reading, ReadOptions, sides_of
-from ginkgo.records.kifu.result import Statement
+from ginkgo.records.kifu.reading import (
+    MOST_BRANCH_PLIES,
+    Branch,
+    Fault,
+    Reading,
+    ReadOptions,
+    sides_of,
+)
+from ginkgo.records.kifu.result import Statement, hinted, read_hint
 from ginkgo.records.replay import breaks_promotion, set_up
 
 _MARKS = BLACK_MARKS + WHITE_MARKS
@@ -137,10 +143,12 @@ def read_ki2(text: str, options: ReadOptions) -> Reading:
                 reading.statements.append(found[0])
                 until_plies = found[1]
             ended = True
-        elif tokens and MOVE_SIGNS.search(stripped) and not header.take(number, stripped):
+        elif tokens and MOVE_SIGNS.search(stripped) and not is_field(stripped):
             raise Fault(number, f"cannot read {stripped[:40]!r}", len(tokens))
-        elif not header.take(number, stripped) and tokens:
+        elif tokens:
             reading.notes.append(f"line {number + 1}: not understood: {stripped[:40]!r}")
+        else:
+            header.take(number, stripped)
     _set_start(reading, header, tokens)
     sides_of(reading.start)
     try:
@@ -267,7 +275,7 @@ def _read_branches(reading: Reading, lines: list[str], begin: int, main: _Board)
     """The branches; what is odd about them becomes a note."""
     current = list(main.moves)
     board: _Board | None = None
-    branch_line, ply = 0, 0
+    branch_line, ply, left = 0, 0, MOST_BRANCH_PLIES
 
     def close() -> None:
         nonlocal current
@@ -281,6 +289,10 @@ def _read_branches(reading: Reading, lines: list[str], begin: int, main: _Board)
         if match := _BRANCH.match(stripped):
             close()
             branch_line, ply, board = number, int(match[1]), None
+            left -= ply
+            if left < 0:
+                reading.notes.append(f"line {number + 1}: too many variations: no more are read")
+                return
             if 1 <= ply <= len(current) + 1:
                 board = main.replayed(current[: ply - 1])
             else:

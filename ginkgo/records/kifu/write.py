@@ -1,12 +1,13 @@
 """Games as KIF, KI2 and CSA text, and as packed positions.
 
 In: a `Game` whose moves are legal. Out: what the readers of this package read back as the same
-moves, ending and winner. Where KIF and KI2 have no word for an ending, a comment line says it
-(`#ginkgo end=…`), which other programs pass over.
+moves, ending and winner. Where a format has no word for an ending, or one that would state another
+winner, a comment line says it (`#ginkgo end=…`), which other programs pass over.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,10 +15,11 @@ from rsshogi.initial_positions import HANDICAP_TO_SFEN
 
 from ginkgo.records.game import STARTPOS, Game
 from ginkgo.records.kifu.bod import FILES, KANJI, NUMBERS, diagram
-from ginkgo.records.kifu.japanese import END_WORDS, HANDICAPS
+from ginkgo.records.kifu.japanese import END_WORDS
 from ginkgo.records.kifu.packed import HCPE, PSV, pack
 from ginkgo.records.kifu.pieces import CSA_NAMES, WHITE, cells_from_sfen
 from ginkgo.records.kifu.result import END_WORDS as CSA_END_WORDS
+from ginkgo.records.kifu.result import repetition_winner, side_to_move
 
 _LETTERS = "?PLNSBRG"
 _HAND_NAMES = {"P": "FU", "L": "KY", "N": "KE", "S": "GI", "G": "KI", "B": "KA", "R": "HI"}
@@ -26,6 +28,10 @@ _KIF_WORDS = {
     **{"hikiwake": "引き分け", "max_moves": "最大手数", "tsumi": "詰み", "time_up": "切れ負け"},
     **{"illegal_move": "反則負け", "kachi": "入玉勝ち", "fuzumi": "不詰", "matta": "待った"},
     **{"error": "エラー", "perpetual": "千日手"},
+}
+#: What states a winner, or that there is none, and nothing else.
+_CSA_WINNERS = {
+    **{"b": "SENTE_WIN_UNKNOWN", "w": "GOTE_WIN_UNKNOWN", "d": "DRAW_UNKNOWN", "-": "%CHUDAN"},
 }
 _CSA_WORDS = {end: word for word, (end, _) in reversed(CSA_END_WORDS.items()) if end != "unknown"}
 
@@ -46,9 +52,10 @@ def _steps(game: Game):
         white = not white
 
 
-def _mover(game: Game) -> str:
-    """Who would move after the last move."""
-    return "w" if (game.start.split()[1] == "w") != bool(game.total % 2) else "b"
+def _said(game: Game, rule: str) -> str:
+    """The winner that an end word states, see `result.END_WORDS`."""
+    mover = side_to_move(game)
+    return {"win": mover, "lose": "w" if mover == "b" else "b"}.get(rule, rule)
 
 
 def _one_line(text: str) -> str:
@@ -74,25 +81,32 @@ def write_csa(game: Game) -> str:
         lines.append(f"{'-' if white else '+'}{origin:02d}{to}{CSA_NAMES[piece]}")
         time = game.times[ply - 1] if game.times else None
         if time is not None:
-            lines.append(f"T{time:g}")
+            lines.append(f"T{round(time, 3):.10g}")
         score = game.scores[ply - 1] if game.scores else None
         if score is not None:
             lines.append(f"'** {-score if white else score}")
         lines += _comment_lines(comments.get(ply, ""), "'*")
-    word = _csa_end(game)
-    return "\n".join([*lines, *([word] if word else [])]) + "\n"
+    return "\n".join([*lines, *_csa_end(game)]) + "\n"
 
 
-def _csa_end(game: Game) -> str:
+def _csa_end(game: Game) -> list[str]:
+    """The end word, and where it would say something else, one that does not and a hint."""
     if game.end == "unknown":
-        return {"b": "SENTE_WIN_", "w": "GOTE_WIN_", "d": "DRAW_"}.get(game.winner, "") and (
-            {"b": "SENTE_WIN_UNKNOWN", "w": "GOTE_WIN_UNKNOWN", "d": "DRAW_UNKNOWN"}[game.winner]
-        )
+        return [] if game.winner == "-" else [_CSA_WINNERS[game.winner]]
     if game.end == "illegal_action" and game.winner in ("b", "w"):
-        return "%-ILLEGAL_ACTION" if game.winner == "b" else "%+ILLEGAL_ACTION"
+        return ["%-ILLEGAL_ACTION" if game.winner == "b" else "%+ILLEGAL_ACTION"]
     if game.end == "perpetual":
-        return "%SENNICHITE"  # the moves tell who gave the checks
-    return "%" + _CSA_WORDS[game.end]
+        word, said = "SENNICHITE", repetition_winner(game)
+    else:
+        word = _CSA_WORDS[game.end]
+        said = _said(game, CSA_END_WORDS[word][1])
+    if said == game.winner:
+        return [f"%{word}"]
+    return [_CSA_WINNERS[game.winner], f"'{_hint(game)}"]
+
+
+def _hint(game: Game) -> str:
+    return f"#ginkgo end={game.end} winner={game.winner}"
 
 
 def _csa_position(start: str) -> list[str]:
@@ -122,7 +136,7 @@ def _csa_position(start: str) -> list[str]:
 
 
 def _comment_lines(text: str, mark: str) -> list[str]:
-    return [mark + line for line in text.split("\n")] if text else []
+    return [mark + line for line in re.split(r"\r\n?|\n", text)] if text else []
 
 
 # --- KIF and KI2 ------------------------------------------------------------------------------
@@ -178,17 +192,17 @@ def write_ki2(game: Game) -> str:
     return "\n".join([*lines, *_kif_end(game, numbered=False)]) + "\n"
 
 
-def _header(game: Game) -> list[str]:
+def _sides(start: str) -> tuple[str, str, str]:
+    """The name of the handicap, empty for other positions, and what Black and White are called."""
     # Only names that other programs know; what has none gets a diagram.
     names = {sfen: word for word, sfen in HANDICAP_TO_SFEN.items()}
-    board = game.start.rsplit(" ", 1)[0] + " 1"
-    lines = []
-    handicap = names.get(board)
-    if handicap:
-        lines.append(f"手合割：{handicap}")
-    else:
-        lines += diagram(game.start).split("\n")
-    black, white = ("先手", "後手") if handicap in (None, "平手") else ("下手", "上手")
+    handicap = names.get(start.rsplit(" ", 1)[0] + " 1", "")
+    return handicap, *(("先手", "後手") if handicap in ("", "平手") else ("下手", "上手"))
+
+
+def _header(game: Game) -> list[str]:
+    handicap, black, white = _sides(game.start)
+    lines = [f"手合割：{handicap}"] if handicap else diagram(game.start).split("\n")
     lines += [f"{black}：{_one_line(game.black)}"] if game.black else []
     lines += [f"{white}：{_one_line(game.white)}"] if game.white else []
     return lines
@@ -214,18 +228,20 @@ def _seconds(seconds: float) -> str:
 
 def _kif_end(game: Game, numbered: bool) -> list[str]:
     """The end word, the まで line, and the line that says what both leave open."""
-    mover = _mover(game)
+    mover = side_to_move(game)
     other = "w" if mover == "b" else "b"
     word = _KIF_WORDS.get(game.end, "")
     if game.end == "illegal_action":
         word = "反則勝ち" if game.winner == mover else "反則負け"
     if not word:
-        hint = [f"#ginkgo end={game.end} winner={game.winner}"]
-        return hint if game.winner != "-" else []
-    handicap = HANDICAPS["平手"].split()[:3] != game.start.split()[:3]
-    names = {"b": "下手", "w": "上手"} if handicap else {"b": "先手", "w": "後手"}
+        return [_hint(game)] if game.winner != "-" else []
     end, rule = END_WORDS[word]
-    said = {"win": mover, "lose": other}.get(rule, rule)
+    said = _said(game, rule)
+    if game.end == "perpetual":
+        end, said = "perpetual", repetition_winner(game)
+    if said != game.winner and rule != "-":
+        word = "中断"  # the right word would be taken for another result
+    names = dict(zip("bw", _sides(game.start)[1:], strict=True))
     lines = [f"{game.total + 1:4d} {word}"] if numbered else []
     text = f"まで{game.total}手で"
     if word in ("反則負け", "反則勝ち"):
@@ -241,8 +257,8 @@ def _kif_end(game: Game, numbered: bool) -> list[str]:
     else:
         text += word
     lines.append(text)
-    if (end, said) != (game.end, game.winner) and game.end != "perpetual":
-        lines.append(f"#ginkgo end={game.end} winner={game.winner}")
+    if (end, said) != (game.end, game.winner):
+        lines.append(_hint(game))
     return lines
 
 
