@@ -18,7 +18,7 @@ train: $(INSTALLED)
 	    --weight-decay 0.05 --ema 0.995 --eval-every 150 --val-positions 6000
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

@@ -18,11 +18,14 @@ from ginkgo.errors import run_main
 
 #: Verb: module with `main(argv) -> int | None`, and what it does.
 VERBS = {
+    "analyze": ("ginkgo.play.analyze", "write games with evaluations and win-rate graphs"),
     "convert": ("ginkgo.records.convert", "turn kifu into SFEN records, split by game"),
     "evaluate": ("ginkgo.training.evaluate", "judge a model on games it has not seen"),
     "export": ("ginkgo.models.export", "write a model as ONNX, SavedModel or LiteRT"),
     "inspect": ("ginkgo.records.inspect", "say what was understood of each kifu"),
+    "match": ("ginkgo.arena.match", "play two engines against each other, with Elo and SPRT"),
     "play": ("ginkgo.play.server", "play against a network in the browser"),
+    "rate": ("ginkgo.arena.rate", "rate all engines of several matches"),
     "stats": ("ginkgo.records.stats", "count games and positions, and audit the winners"),
     "train": ("ginkgo.training.cli", "train a network on records or games"),
     "usi": ("ginkgo.usi.engine", "play through the USI protocol, in any shogi GUI"),

@@ -33,6 +33,8 @@ OPTIONS = {
     "training": "--network b1c8 --batch-size 64 --steps 12 --pool 512 --seconds 0.2",
     "convert": "--games 6 --merged 20",
     "evaluator": "--formats onnx --batch-sizes 1 4 --seconds 0.1",
+    "arena": "--model uniform --playouts 4 --together 4 --games 2 --seconds 0.2 --warm-up 0.1"
+    " --max-ply 12 --backends int8",
     "search": "--positions 2 --simulations 300 --playouts 40 --naive 20 --seconds 0.1",
     "shuffle": "--workers 0 --pool 512 --batches 32 --keep 0 8 --copies 8 --positions 500",
 }
@@ -69,6 +71,7 @@ KEYS = {
         "merged_peak_mib",
     },
     "evaluator": {"positions_per_second", "top1_agreement"},
+    "arena": {"games_per_minute", "games_per_minute_single", "ratio", "ratio_per_core"},
     "search": {
         "simulations_per_second",
         "outside_evaluator_fraction",
@@ -102,8 +105,8 @@ def running(lines, tmp_path_factory):
     (folder / "few.sfenx").write_text("\n".join(lines) + "\n")
     scripts = {}
     for name, options in OPTIONS.items():
-        # These begin with games, not with records.
-        games = name in ("convert", "search")
+        # These begin with games, not with records, or with nothing.
+        games = name in ("convert", "search", "arena")
         data = [] if games else ["--data", str(folder / "few.sfenx")]
         command = [sys.executable, f"benchmarks/{name}.py", *data, *options.split()]
         with (folder / f"{name}.err").open("w") as errors:

@@ -24,7 +24,7 @@ def test_help_and_version(capsys):
 
 
 @pytest.mark.parametrize(
-    ("verb", "hint"), [("covnert", "did you mean 'convert'?"), ("qqq", "expected one of convert")]
+    ("verb", "hint"), [("covnert", "did you mean 'convert'?"), ("qqq", "expected one of analyze")]
 )
 def test_unknown_verb(verb, hint, capsys):
     assert cli.run([verb]) == 2

@@ -433,6 +433,7 @@ def test_ctrl_c_and_kill_leave_no_process(tmp_path, lines, sign):
     else:
         process.kill()
     stdout, stderr = process.communicate(timeout=30)
+    deadline = time.monotonic() + 30
     while _session(process.pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert _session(process.pid) == []

@@ -10,7 +10,9 @@ import pytest
 from ginkgo.cli import run
 from ginkgo.errors import GinkgoError
 from ginkgo.models import load_games
-from ginkgo.pipeline.index import Scan
+from ginkgo.pipeline.index import Scan, build_index
+from ginkgo.records.convert import ConvertConfig
+from ginkgo.records.convert.run import convert
 from ginkgo.training.config import TrainConfig
 from ginkgo.training.evaluate import EvaluateConfig, choose_games, evaluate
 from ginkgo.training.trainer import Trainer
@@ -69,6 +71,29 @@ def test_games_trained_on_are_left_out_under_any_name(trained, config, games_dir
     )
     assert np.isin(trained_on, indices[0].hashes).sum() > 40
     assert dropped == 0
+
+
+def test_games_trained_on_are_left_out_after_a_conversion_that_dropped_plies(
+    games_dir, config, tmp_path
+):
+    for name, options in (
+        ("late", {"min_ply": 30}), ("side", {"side": "w"}), ("merged", {"merge_duplicates": True})
+    ):  # fmt: skip
+        convert(
+            ConvertConfig((str(games_dir),), str(tmp_path / name), workers=1, val_fraction=0.2,
+                          **options)
+        )  # fmt: skip
+        here = (tmp_path / name / "train",)
+        trained_on = np.concatenate([build_index(here, part).known for part in ("train", "val")])
+        indices, _ = choose_games(Scan(config.data, fraction=0.2), config, trained_on)
+        hashes = np.concatenate([index.hashes for index in indices])
+        assert len(hashes)
+        assert not np.isin(hashes, trained_on).any()
+        # Of the conversion itself the test games are judged.
+        indices, _ = choose_games(Scan(here), replace(config, data=here), trained_on)
+        test = build_index(here, "test").hashes
+        assert {*np.concatenate([one.hashes for one in indices]).tolist()} == {*test.tolist()}
+        assert sum(one.games for one in indices) == len(test)
 
 
 def test_validation_games_are_evaluated_only_on_request(trained, config):

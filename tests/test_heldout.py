@@ -75,6 +75,56 @@ def test_no_game_is_in_two_splits(root, case):
         assert len(set.union(*games.values())) == 220
 
 
+CONVERSIONS = {
+    "late plies": {"min_ply": 30},
+    "one side": {"side": "b"},
+    "rated": {"min_rating": 1000.0},
+    "merged": {"merge_duplicates": True},
+    "merged late plies": {"merge_duplicates": True, "min_ply": 30},
+}
+
+
+@pytest.fixture(scope="module", params=CONVERSIONS)
+def incomplete(request, root, tmp_path_factory):
+    """A conversion of a.usi whose records do not hold all plies of a game, or not by game."""
+    source = root / "raw" / "a.usi"
+    if request.param == "rated":
+        lines = source.read_text().splitlines()
+        source = tmp_path_factory.mktemp("rated") / "a.usi"
+        source.write_text("".join(f"{line}\trate_b=900\trate_w=1100\n" for line in lines))
+    out = tmp_path_factory.mktemp("incomplete")
+    options = {"val_fraction": 0.1, "workers": 1, **CONVERSIONS[request.param]}
+    convert(ConvertConfig(sources=(str(source),), out=str(out), **options))
+    return out
+
+
+def test_records_that_lack_plies_are_of_the_games_they_are_of(root, incomplete):
+    """What was trained on is known by the hashes of whole games, however it was converted."""
+    indices = find_data([incomplete / "train"], [], [], 0.1)
+    known = {split: set(index.known.tolist()) for split, index in indices.items()}
+    whole = {
+        split: set(build_index([root / "a" / "train"], split).hashes.tolist()) for split in known
+    }
+    for split, hashes in known.items():
+        # Of merged records the runs of lines have hashes of their own.
+        assert hashes & set.union(*whole.values()) == whole[split] != set()
+
+
+def test_held_out_games_are_not_in_records_that_lack_plies(root, incomplete):
+    held_out = set(build_index([root / "raw" / "b.usi"], "all").hashes.tolist())
+    assert held_out & set(build_index([incomplete / "train"], "all").known.tolist())
+    if any((incomplete / "train").glob("merged-*")):
+        with pytest.raises(GinkgoError, match="convert without --merge-duplicates"):
+            find_data([incomplete / "train"], [root / "raw" / "b.usi"], [], 0.1)
+        return
+    indices = find_data([incomplete / "train"], [root / "raw" / "b.usi"], [], 0.1)
+    index = indices["train"]
+    assert index.games > 100
+    assert not held_out & set(index.known.tolist())
+    # What the workers leave out is what the index does not count.
+    assert len(load_block(index, ParseOptions()).positions) == index.positions
+
+
 @pytest.mark.parametrize("path", ["a/val", "a/test"])
 def test_held_out_folders_are_no_training_data(root, path):
     with pytest.raises(GinkgoError, match="no games to train on"):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import cshogi
@@ -38,7 +39,8 @@ from ginkgo.records.kifu.japanese import HANDICAPS
 from ginkgo.records.kifu.packed import HCPE, PSV, pack
 from ginkgo.records.kifu.stream import raw_games
 from ginkgo.records.replay import replay
-from ginkgo.records.sources import find_sources, read_games
+from ginkgo.records.sources import find_sources, game_from_line, read_games
+from ginkgo.records.split import merged_games
 from ginkgo.records.stats import main as stats_main
 
 ROOT = Path(__file__).parent.parent
@@ -450,8 +452,10 @@ def test_merge_duplicates(tmp_path):
     )
     report = convert(config)
     assert report["positions"] == 9
-    assert sum(report["merged_positions"].values()) == 4
+    assert report["merged_positions"] == 4
     [path] = (tmp_path / "out").glob("*/*.sfenx")
+    hashes = [game_from_line(Path("g.usi"), 1, line.encode()).hash for line in lines]
+    assert merged_games(path.parent).tolist() == sorted(hashes)
     found = [parse_record(line) for line in path.read_text().splitlines()]
     assert found[0].policy == {"7g7f": 2, "2g2f": 2}
     assert (found[0].winner, found[0].other) == ("b", {"count": "4", "value": "0.6667"})
@@ -460,6 +464,26 @@ def test_merge_duplicates(tmp_path):
     assert (found[3].winner, found[3].other) == ("-", {"count": "1"})
     manifest = json.loads((path.parent / "manifest.json").read_text())
     assert manifest["files"] == {path.name: {"games": 4, "positions": 4}}
+    convert(replace(config, merge_duplicates=False, overwrite=True))
+    assert merged_games(path.parent) is None
+
+
+def test_only_training_positions_are_merged(tmp_path, sample_lines):
+    (tmp_path / "g.usi").write_text("\n".join(sample_lines[:200]) + "\n")
+    reports = {}
+    for merge in (False, True):
+        config = ConvertConfig(
+            (str(tmp_path / "g.usi"),), str(tmp_path / str(merge)), workers=1, val_fraction=0.1,
+            merge_duplicates=merge,
+        )  # fmt: skip
+        reports[merge] = convert(config)
+    for split in ("val", "test"):
+        one, other = (
+            sorted(path.read_bytes() for path in (tmp_path / name / split).glob("*.sfenx"))
+            for name in ("False", "True")
+        )
+        assert one == other != []
+    assert 0 < reports[True]["merged_positions"] < reports[False]["splits"]["train"]["positions"]
 
 
 def test_merging_in_parts_gives_the_same(tmp_path, kifu):

@@ -448,3 +448,16 @@ def test_boards_are_pictures():
     assert image.shape == (490, 1350, 3)
     other = boards.boards_image(some, [boards.Opinion(None, None)] * 2, "two boards")
     assert (image != other).any()
+
+
+def test_best_scale_undoes_what_made_predictions_too_sure():
+    rng = np.random.default_rng(2)
+    margin = rng.normal(0, 1, 20_000)
+    target = (rng.random(20_000) < 1 / (1 + np.exp(-margin))).astype(np.float64)
+    target[::7] = np.nan
+    ones = np.ones(20_000)
+    assert metrics.best_scale(target, 2.5 * margin, ones) == pytest.approx(0.4, rel=0.05)
+    halves = np.where(rng.random(20_000) < 0.5, 0.5, 2.0)
+    only = metrics.best_scale(target, halves * margin, (halves == 0.5).astype(float))
+    assert only == pytest.approx(2, rel=0.07)
+    assert metrics.best_scale(np.full(5, np.nan), np.ones(5), np.ones(5)) == 1

@@ -21,11 +21,15 @@ import tensorflow as tf
 from ginkgo.errors import GinkgoError
 from ginkgo.features import dlshogi119, position
 from ginkgo.models import build_network, load_games, load_model, parse_network
+from ginkgo.models.export import export
 from ginkgo.pipeline import ParseOptions, build_index
 from ginkgo.pipeline.load import load_block
+from ginkgo.records.convert import ConvertConfig
+from ginkgo.records.convert.run import convert
 from ginkgo.training.checkpoint import latest_checkpoint
 from ginkgo.training.config import TrainConfig
 from ginkgo.training.heldout import find_data
+from ginkgo.training.metrics import value_metrics
 from ginkgo.training.recipe import WeightAverage, is_kernel, learning_rate, make_optimizer
 from ginkgo.training.step import TrainStep, mirror_half, planes_of, value_targets
 from ginkgo.training.trainer import Interrupted, Trainer
@@ -117,6 +121,22 @@ def test_positions_without_result_move_no_value_weight(config, positions):
     assert float(metrics["gradient_norm"]) == 0
 
 
+def test_label_smoothing_is_a_share_of_all_classes(config, positions):
+    """A net that says the same of everything loses as much with smoothing as without; one that
+    is sure and right loses the smoothed share of its certainty."""
+    batch = batch_of(positions[:32])
+    for sure in (0.0, 20.0):
+        model = build_network(parse_network("b1c8"), 119, ("value",))
+        out = model.get_layer("value")
+        out.kernel.assign(tf.zeros_like(out.kernel))
+        out.bias.assign([sure, 0.0])
+        won = {**batch, "result": tf.fill([32], np.uint8(position.WIN)), "weight": tf.ones(32)}
+        settings = replace(config, label_smoothing=0.1, mirror=False)
+        step = TrainStep(model, make_optimizer(settings, model), None, settings)
+        loss = float(step(won, 0.0, 0)["value_loss"])
+        assert loss == pytest.approx(0.05 * sure if sure else np.log(2), rel=1e-3)
+
+
 @pytest.mark.parametrize("heads", [("value",), ("policy",), ("policy", "value")])
 def test_a_net_learns_a_batch_by_heart(config, positions, heads):
     keras.utils.set_random_seed(1)
@@ -158,10 +178,11 @@ def test_schedules(config):
     assert learning_rate(level, 999, 1000) == config.learning_rate
 
 
-def test_only_kernels_decay(config, positions):
+@pytest.mark.parametrize("name", ["adamw", "sgd"])
+def test_only_kernels_decay(config, name):
     """With zero gradients a step changes kernels by the decay alone and nothing else at all."""
     model = build_network(parse_network("b1c8"), 119, ("policy",))
-    settings = replace(config, heads=("policy",), weight_decay=0.5)
+    settings = replace(config, heads=("policy",), weight_decay=0.5, optimizer=name)
     optimizer = make_optimizer(settings, model)
     before = [variable.numpy() for variable in model.trainable_variables]
     optimizer.learning_rate.assign(0.1)
@@ -222,12 +243,108 @@ def test_a_run_leaves_a_model_that_gives_its_figures_again(config):
     assert hits[decided].mean() == pytest.approx(heldout["accuracy"])
 
 
+def test_win_rates_are_as_sure_as_the_validation_games_want(config):
+    trainer = Trainer(replace(config, report=config.runs / "report.json"))
+    report = trainer.run()
+    scale = report["value_scale"]
+    assert 0.25 < scale < 4
+    assert scale != 1
+    val = trainer.evaluation.val.positions
+    planes = dlshogi119.planes_on_host(val["board"], val["hand"]).transpose(0, 2, 3, 1)
+    logits = load_model(config.runs / "tiny")[0].predict_on_batch(planes)["value"]
+    margin = (logits[:, 0] - logits[:, 1]) / scale  # what it was before
+    losses = {
+        factor: value_metrics(val, 1 / (1 + np.exp(-factor * margin)))["log_loss"]
+        for factor in (0.9 * scale, scale, 1.1 * scale)
+    }
+    assert min(losses, key=losses.get) == scale
+
+
 def test_without_test_games_the_validation_games_are_judged(config, games_dir, tmp_path):
     """Their sources may be others than those of the training data."""
     one, two, three = sorted(games_dir.iterdir())
     run = replace(config, data=(one,), val=(two, three), val_fraction=0.0, steps=2)
     report = Trainer(run).run()
     assert report["heldout"]["games"] > 80
+
+
+def test_the_best_weights_are_kept_and_patience_ends_the_run(config):
+    """From step 5 on the net is spoilt: what is kept was best at step 4."""
+
+    class Spoil(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch >= 5:
+                head = trainer.model.get_layer("value")
+                head.kernel.assign(100 * tf.ones_like(head.kernel))
+                head.bias.assign([30.0, -30.0])
+
+    settings = replace(config, ema=0.0, eval_every=2, patience=2, calibrate=False)
+    trainer = Trainer(replace(settings, heads=("policy", "value"), best_by="value"), [Spoil()])
+    report = trainer.run()
+    assert report["best_step"] == 4
+    assert report["steps"] == 8
+    kept = trainer.evaluation.best_loss
+    assert trainer.evaluation.validate(8)["val/value_log_loss"] > 2 * kept
+    trainer.evaluation.use_best()
+    assert trainer.evaluation.value_scale == 1  # the calibration is left out
+    val = trainer.evaluation.val
+    model, _ = load_model(config.runs / "tiny")
+    planes = dlshogi119.planes_on_host(val.positions["board"], val.positions["hand"])
+    logits = model.predict_on_batch(planes.transpose(0, 2, 3, 1))["value"]
+    win = 1 / (1 + np.exp(logits[:, 1] - logits[:, 0]))
+    assert value_metrics(val.positions, win)["log_loss"] == pytest.approx(kept, rel=1e-4)
+
+
+def test_without_results_the_moves_alone_choose(config, games_dir, tmp_path):
+    lines = (games_dir / "part-00000.usi").read_text().splitlines()
+    undecided = tmp_path / "undecided.usi"
+    undecided.write_text("".join(line.split("\t")[0] + " \twinner=-\n" for line in lines))
+    both = replace(config, heads=("policy", "value"), val=(undecided,), steps=2, eval_every=1)
+    trainer = Trainer(both)
+    trainer.run()
+    assert np.isfinite(trainer.evaluation.best_loss)
+    assert trainer.evaluation.best_step > 0
+    with pytest.raises(GinkgoError, match="--best-by value: no validation game has a result"):
+        Trainer(replace(both, run="other", best_by="value"))
+
+
+def test_bfloat16_leaves_a_model_that_everyone_can_play(config):
+    try:
+        trainer = Trainer(replace(config, precision="bfloat16", steps=2, heads=("policy", "value")))
+        trainer.run()
+        assert trainer.model.get_layer("stem").compute_dtype == "bfloat16"
+    finally:
+        keras.config.set_dtype_policy("float32")
+    model, _ = load_model(config.runs / "tiny")
+    assert model.get_layer("stem").compute_dtype == "float32"
+    planes = np.random.default_rng(0).random((64, 119, 9, 9), np.float32).round()
+    found = export(
+        config.runs / "tiny", config.runs / "tiny" / "model.onnx", "onnx", planes, planes
+    )
+    assert found.top1_agreement > 0.9
+    # Another training of the same run must not leave the export of other weights there.
+    Trainer(replace(config, resume=True, steps=3, heads=("policy", "value"))).run()
+    assert not (config.runs / "tiny" / "model.onnx").exists()
+
+
+def test_other_planes_after_the_move_with_scores(config, games_dir, tmp_path):
+    """`ginkgo148`, `--view after` and `--score-share` in one run."""
+    records = tmp_path / "records"
+    convert(ConvertConfig((str(games_dir / "part-00000.usi"),), str(records), workers=1))
+    (file,) = (records / "train").glob("*.sfenx")
+    lines = []
+    for line in file.read_text().splitlines():
+        sfen, *_, winner = line.split(",")[:4]
+        score = 300 if winner == sfen.split(" ")[1] else -300
+        lines.append(f"{line},score={score}\n")
+    file.write_text("".join(lines))
+    options = {"features": "ginkgo148", "view": "after", "score_share": 0.3, "optimizer": "sgd"}
+    val = (games_dir / "part-00001.usi",)
+    run = replace(config, data=(records / "train",), val=val, steps=3, **options)
+    report = Trainer(run).run()
+    assert 0 < report["heldout"]["log_loss"] < 3
+    _, saved = load_model(config.runs / "tiny")
+    assert (saved["features"], saved["view"]) == ("ginkgo148", "after")
 
 
 def test_scores_are_asked_for_in_vain(config):
@@ -238,7 +355,7 @@ def test_scores_are_asked_for_in_vain(config):
 def test_curves_and_plots_are_in_tensorboard(config):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    Trainer(config).run()
+    Trainer(replace(config, heads=("policy", "value"), histograms=True)).run()
     events = EventAccumulator(str(config.runs / "tiny" / "logs"), size_guidance={"tensors": 0})
     events.Reload()
     tags = set(events.Tags()["tensors"])
@@ -249,6 +366,8 @@ def test_curves_and_plots_are_in_tensorboard(config):
         *("input/wait_fraction", "input/positions_per_second", "input/pool_fill"),
         *("input/dropped_lines", "input/epoch"),
         *("val_plots/calibration", "val_plots/accuracy_by_ply", "test_plots/calibration"),
+        *("val/policy_top1", "val_baseline/frequent_move_top1", "val_baseline/piece_move_top1"),
+        *("val_plots/moves_by_ply", "weights/stem/kernel"),
         *("val_boards/the_same_positions", "val_boards/worst_predictions"),
         "run/config",
     }
@@ -277,7 +396,7 @@ def test_a_resumed_run_must_be_the_same(config):
     Trainer(replace(config, steps=1)).run()
     for other, line in (
         ({"network": "b2c8"}, "--network: the run began with b1c8, not b2c8"),
-        ({"activation": "relu"}, "--activation: the run began with the default, not relu"),
+        ({"activation": "relu"}, "--activation: the run began with silu, not relu"),
         ({"val_fraction": 0.1}, "--val-fraction: the run began with 0.05, not 0.1"),
     ):
         with pytest.raises(GinkgoError, match=line):
@@ -348,8 +467,6 @@ def test_mistakes_are_named(config, tmp_path):
         Trainer(replace(config, resume=True))
     with pytest.raises(GinkgoError, match="expected b<blocks>c<filters>"):
         Trainer(replace(config, network="resnet"))
-    with pytest.raises(GinkgoError, match="give one of them"):
-        Trainer(replace(config, epochs=1))
     Trainer(replace(config, steps=1)).run()
     with pytest.raises(GinkgoError, match="exists already"):
         Trainer(config)

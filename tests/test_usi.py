@@ -14,7 +14,7 @@ import pytest
 
 from ginkgo.errors import GinkgoError
 from ginkgo.search.rules import Line, line_of
-from ginkgo.usi.book import parse_book
+from ginkgo.usi.book import Book, read_book
 from ginkgo.usi.clock import FOREVER, budget, parse_go
 from ginkgo.usi.engine import Engine
 from ginkgo.usi.mate import MateProcess, is_mating_line, search_mate
@@ -311,7 +311,7 @@ def test_book(tmp_path):
     assert "info depth 0 score cp 30 pv 7g7f 3c3d" in lines
     talk.say("position startpos moves 7g7f", "go nodes 10")
     lines = talk.wait("bestmove")
-    assert "info string book: 9i9a is not legal here" in lines
+    assert "info string book: ply 2: illegal move 9i9a" in lines
     assert best(lines) != "9i9a"
     talk.say("setoption name BookMoves value 0", "position startpos", "go nodes 10")
     assert " pv " in str(talk.wait("bestmove"))
@@ -399,9 +399,17 @@ print(sorted({"tensorflow", "keras", "cshogi", "numba", "onnxruntime", "numpy", 
 
 
 def test_every_option_is_explained():
-    text = (ROOT / "docs" / "ENGINE.md").read_text()
+    lines = (ROOT / "docs" / "ENGINE.md").read_text().splitlines()
+    rows = {line.split("`")[1]: line for line in lines if line.startswith("| `")}
+    assert list(rows) == [option.name for option in OPTIONS]
     for option in OPTIONS:
-        assert f"| `{option.name}` |" in text, option.name
+        default = str(option.default).lower() if option.kind == "check" else option.default
+        text = f"| `{option.name}` | {default if default != '' else 'empty'} | {option.help}"
+        if option.kind == "spin":
+            text += f" {option.low} to {option.high}."
+        elif option.kind == "combo":
+            text += " One of " + ", ".join(f"`{choice}`" for choice in option.choices) + "."
+        assert rows[option.name] == f"{text} |"
 
 
 # --- clock ------------------------------------------------------------------------------------
@@ -481,24 +489,44 @@ def test_lines_that_are_no_mate():
 
 # --- book -------------------------------------------------------------------------------------
 
+BOOK = "#YANEURAOU-DB2016 1.00\n"
+START = Line().board.sfen()
+
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("", ":1: expected #YANEURAOU"),
         ("sfen x\n", ":1: expected #YANEURAOU"),
-        ("#YANEURAOU-DB2016 1.00\n7g7f none 0 0 0\n", ":2: expected a line that begins with sfen"),
-        ("#YANEURAOU-DB2016 1.00\nsfen a b c 1\n7g7f none x 0 0\n", ":3: expected MOVE REPLY"),
+        (f"{BOOK}7g7f none 0 0 0\n", ":2: expected a line that begins with sfen, not '7g7f"),
+        (f"{BOOK}# a\n\n7g7f\nsfen {START}\n", ":4: expected a line that begins with sfen"),
     ],
 )
-def test_malformed_books(text, message):
+def test_files_that_are_no_books(text, message, tmp_path):
     with pytest.raises(GinkgoError, match=message):
-        parse_book(text.splitlines())
+        Book(text.encode())
+    path = tmp_path / "book.db"
+    path.write_text(text)
+    with pytest.raises(GinkgoError, match=message):
+        read_book(path)
 
 
-def test_book_lines_may_be_short_and_plies_differ():
-    start = Line().board.sfen()
-    text = f"#YANEURAOU-DB2016 1.00\nsfen {start}\n7g7f\n2g2f none 5\n"
-    book = parse_book(text.splitlines())
-    assert [move.move for move in book.moves(start.replace(" 1", " 37"))] == ["2g2f", "7g7f"]
+def test_a_malformed_move_is_told_when_it_is_asked_for():
+    book = Book(f"{BOOK}sfen {START}\n7g7f none x 0 0\n".encode())
+    with pytest.raises(GinkgoError, match=":3: expected MOVE REPLY"):
+        book.moves(START)
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_book_lines_may_be_short_and_plies_differ(line_end):
+    text = f"{BOOK}// x\nsfen {START}\n7g7f\n\n# y\n2g2f none 5\nsfen a b c 1\n1a1b\n"
+    text += f"sfen {START.replace(' 1', ' 9')}\n3g3f none 3 1 1"
+    book = Book(b"\xef\xbb\xbf" + text.replace("\n", line_end).encode())
+    assert len(book) == 3
+    moves = [move.move for move in book.moves(START.replace(" 1", " 37"))]
+    assert moves == ["2g2f", "3g3f", "7g7f"]
+    assert book.moves("a b c")[0].move == "1a1b"
     assert book.choose("4k4/9/9/9/9/9/9/9/4K4 b - 1") is None
-    assert cshogi.Board(start).sfen() == start
+    assert len(Book()) == 0
+    assert Book().choose(START) is None
+    assert cshogi.Board(START).sfen() == START

@@ -59,6 +59,8 @@ def save_model(
 ) -> Path:
     """Write a model directory; each file that stood there before stays whole until it is replaced.
 
+    Exports that were made there of other weights are removed, for an engine would play them.
+
     Args:
         config: JSON-able; `network`, `features`, `labels`, `heads`, `view`, `trained_on`,
             `metrics` are what other verbs look at.
@@ -79,6 +81,8 @@ def save_model(
         raise GinkgoError(f"{directory / WEIGHTS}: cannot write: {error}") from error
     finally:
         temporary.unlink(missing_ok=True)
+    for export in directory.glob("model*.onnx"):
+        export.unlink()
     write_text(directory / BASELINES, json.dumps(baselines) + "\n")
     with atomic_write(directory / GAMES) as stream:
         np.savez(stream, **seen._asdict())  # type: ignore[arg-type]
@@ -112,6 +116,8 @@ def load_config(directory: str | Path) -> dict[str, Any]:
     for key in ("network", "activation", "features", "labels", "heads", "view"):
         if not isinstance(config, dict) or key not in config:
             raise GinkgoError(f"{path}: no {key!r} in it; is it a model of ginkgo?")
+    if config["labels"] != LABEL_SCHEME:
+        raise GinkgoError(f"{path}: labels {config['labels']}; expected {LABEL_SCHEME}")
     return config
 
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from ginkgo.errors import GinkgoError
 from ginkgo.features.labels import CLASSES
-from ginkgo.models.directory import find_model, load_config, load_model
+from ginkgo.models.directory import PRETRAINED, find_model, load_config, load_model
 
 #: Names of the inputs, and how many planes each takes, by features.
 INPUTS = {
@@ -88,6 +88,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     features, view = described["features"], described["view"]
     name = f"model-{config.quantize}" if config.quantize else "model"
     path = config.out or directory / (name + SUFFIX[config.to])
+    if str(config.model) == PRETRAINED and config.out is None and path.exists():
+        raise GinkgoError(f"{path.name} of {PRETRAINED} comes with ginkgo; give --out for another")
     sources = config.positions or (_sample(),)
     known = real_planes(sources, features, config.calibration, "train", config.seed, view)
     unknown = real_planes(sources, features, config.compared, "test", config.seed, view)
@@ -218,7 +220,7 @@ def compare(exported: Runner, reference: Runner, planes: Planes, batch: int = 64
         ours, theirs = exported(part), reference(part)
         for name, wanted in theirs.items():
             difference = np.abs(ours[name] - wanted)
-            largest = max(largest, float(difference.max()))
+            largest = float(np.maximum(largest, difference.max()))  # a NaN stays one
             if name == "output_policy":
                 same += int((ours[name].argmax(1) == wanted.argmax(1)).sum())
             else:

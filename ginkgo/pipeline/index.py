@@ -33,7 +33,7 @@ from ginkgo.records.sources import (
     read_games,
     suffix_of,
 )
-from ginkgo.records.split import BUCKETS, Split, choose_split
+from ginkgo.records.split import BUCKETS, Split, choose_split, merged_games
 
 #: Positions per segment, about: what one worker reads between two hand-overs. A segment is at
 #: most twice as long, even where one game never ends.
@@ -74,6 +74,8 @@ class DataFile:
     """The split whose folder, made by `ginkgo convert`, holds the file; empty: not split yet."""
     size: int = 0
     """Bytes on disk."""
+    merged: bool = False
+    """Whether equal positions of several games are one record: see `records.convert.merge`."""
     segments: list[Segment] = field(default_factory=list)
 
 
@@ -87,6 +89,8 @@ class SourceIndex:
     """Games of the split asked for, before filters."""
     positions: int = 0
     """Positions of those games, before filters."""
+    merged: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
+    """Hashes of the games that its merged records are of."""
 
     def positions_kept(self, keep: int, share: float = 1.0) -> float:
         """About how many positions an epoch has.
@@ -110,7 +114,7 @@ class Index:
     left_out: frozenset[int] = frozenset()
     """Hashes of games that a stricter split holds through another source."""
     hashes: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
-    """Hashes of the games of the split."""
+    """By game of the split its hash. Of merged records, that of each run of lines."""
     policies: bool = False
     """Some records carry soft policy targets."""
     shard: tuple[int, int] = (0, 1)
@@ -127,6 +131,11 @@ class Index:
     @property
     def positions_per_game(self) -> float:
         return self.positions / max(1, self.games)
+
+    @property
+    def known(self) -> NDArray[np.uint64]:
+        """Hashes of all games that have a part in the split."""
+        return np.concatenate([self.hashes, *(source.merged for source in self.sources)])
 
     @property
     def names(self) -> list[str]:
@@ -246,6 +255,7 @@ class Scan:
 
         A game that is in several sources can fall into several splits, for their thresholds
         differ. It then counts only in the strictest one: test before validation before training.
+        Merged records that a game to be left out has a part in are left out altogether.
 
         Args:
             split: `train`, `val`, `test` or `all`.
@@ -267,6 +277,13 @@ class Scan:
             ]
             inside = scan.in_split(split)
             leaves = inside & np.isin(scan.hashes, held_hashes)
+            own = scan.merged_in(split)
+            if np.isin(own, held_hashes).any():
+                files = self.files
+                entry.segments = [one for one in entry.segments if not files[one.file].merged]
+                inside &= ~scan.from_merged
+            else:
+                entry.merged = own
             left_out |= set(scan.hashes[leaves].tolist())
             inside &= ~leaves
             there.append(scan.hashes[inside])
@@ -319,6 +336,8 @@ class _SourceScan:
         self.segments: list[Segment] = []
         #: (hash, plies, origin of its file) by game; no plies: not readable.
         self.games: list[tuple[int, int, str]] = []
+        self._merged: dict[str, NDArray[np.uint64]] = {}  # hashes by origin
+        self._merged_rows: list[tuple[int, int]] = []  # of `games`
         self.split = Split()
 
     def finish(self, fraction: float) -> None:
@@ -327,6 +346,10 @@ class _SourceScan:
         self.hashes = np.fromiter((name for name, _, _ in self.games), np.uint64, count)
         self.plies = np.fromiter((plies for _, plies, _ in self.games), np.int64, count)
         self._origins = np.array([origin for _, _, origin in self.games], "U5")
+        #: (games,) whether a game is but a run of lines of merged records.
+        self.from_merged = np.zeros(count, bool)
+        for low, high in self._merged_rows:
+            self.from_merged[low:high] = True
         self.games = []
         unsplit = (self._origins == "") & (self.plies > 0)
         if unsplit.any():
@@ -347,11 +370,22 @@ class _SourceScan:
         by_hash = (self._origins == "") & (bucket >= low) & (bucket < high)
         return (self.plies > 0) & (by_hash | (self._origins == split))
 
+    def merged_in(self, split: str) -> NDArray[np.uint64]:
+        """Hashes of the games that merged records of a split are of."""
+        found = [names for origin, names in self._merged.items() if split in (origin, "all")]
+        return np.concatenate([np.zeros(0, np.uint64), *found])
+
     def hashes_of(self, split: str) -> NDArray[np.uint64]:
-        return self.hashes[self.in_split(split)]
+        """Hashes of all games that have a part in a split."""
+        return np.concatenate([self.hashes[self.in_split(split)], self.merged_in(split)])
 
     def records(self, path: Path) -> None:
         file = self._new_file(path, RECORDS)
+        origin, before = self.scan.files[file].origin, len(self.games)
+        names = merged_games(path.parent) if origin else None
+        if names is not None:
+            self.scan.files[file].merged = True
+            self._merged[origin] = np.union1d(self.merged_in(origin), names)
         cutter, cut = GameCutter(), _Cut(self, file)
         game: list[list[bytes]] = []
         plies = 0
@@ -381,6 +415,8 @@ class _SourceScan:
         if plies:
             self._end_of_game(game, file)
         cut.close(cut.end, 0)
+        if names is not None:
+            self._merged_rows.append((before, len(self.games)))
 
     def _end_of_game(self, rows: list[list[bytes]], file: int) -> None:
         self.games.append((records_hash(rows), len(rows), self.scan.files[file].origin))

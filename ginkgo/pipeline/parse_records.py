@@ -89,6 +89,7 @@ class _Keys(NamedTuple):
     value: float = np.nan
     end: bytes = b""
     game: bytes = b""
+    whole: bytes = b""
     policy: bytes = b""
 
 
@@ -102,7 +103,7 @@ def _read_keys(text: bytes) -> _Keys:
                     found[key.decode()] = float(value)
                 except ValueError:
                     continue
-            case b"end" | b"game" | b"policy":
+            case b"end" | b"game" | b"whole" | b"policy":
                 found[key.decode()] = value
     if "start" in found:
         start = found["start"]
@@ -124,15 +125,15 @@ _MOVES = _Lookup(lambda _text: -1, {usi.encode(): move for usi, move in USI_MOVE
 class GameCutter:
     """Tells where new games start in a run of records, block after block.
 
-    A game goes on while its `game=` key, total and result stay and its ply grows. Malformed lines
-    belong to the game around them. The scan of the files and the workers use the same rule, so
-    game numbers agree.
+    A game goes on while its keys `game` and `whole`, total and result stay and its ply grows.
+    Malformed lines belong to the game around them. The scan of the files and the workers use the
+    same rule, so game numbers agree.
     """
 
     def __init__(self) -> None:
         self._last = (b"", b"", b"")
         self._ply = -1
-        self._name = _Lookup(lambda text: _read_keys(text).game)
+        self._name = _Lookup(lambda text: (keys := _read_keys(text)).game + b"," + keys.whole)
 
     def starts(self, rows: Sequence[list[bytes]]) -> list[bool]:
         """By line, split by `split_lines`, whether it begins a new game."""
@@ -159,11 +160,16 @@ class GameCutter:
 def records_hash(rows: Sequence[list[bytes]]) -> int:
     """The hash of a game that is only known by its records (split by `split_lines`).
 
-    Equals `Game.hash` where all its plies are there.
+    Equals `Game.hash` where all its plies are there, or their key `whole` states it.
     """
     whole = [row for row in rows if len(row) > FIELDS]
     if not whole:
         return 0
+    if b"whole=" in whole[0][7]:
+        try:
+            return int(_read_keys(whole[0][7]).whole, 16) % (1 << 64)
+        except ValueError:
+            pass
     start = b" ".join(whole[0][:3]).decode("utf-8", "replace")
     return game_hash(start, [row[5].decode("utf-8", "replace") for row in whole])
 

@@ -1,4 +1,5 @@
-"""A board in the browser to play against a network.
+"""A board in the browser to play against a network, and the analysis of games.
 
-In: a person's clicks. Out: the engine's moves, its win rate move by move, and what it thinks of.
+In: a person's clicks; kifu. Out: the engine's moves, its win rate move by move and what it thinks
+of; games with evaluations in their comments, and graphs.
 """

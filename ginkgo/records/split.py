@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ginkgo.errors import GinkgoError
+from ginkgo.records.files import atomic_write
 from ginkgo.records.game import BUCKETS, SPLITS
 
 
@@ -55,4 +59,41 @@ def choose_split(buckets: Iterable[int], fraction: float = 0.05, minimum: int = 
     return Split(test, val)
 
 
-__all__ = ["BUCKETS", "SPLITS", "Split", "choose_split"]
+#: File beside merged records: (n,) uint64, `Game.hash` of the games in them, sorted.
+MERGED_GAMES = "games.npy"
+
+
+def write_merged_games(folder: Path, hashes: NDArray[np.uint64]) -> None:
+    """Keep which games merged records are of.
+
+    Raises:
+        GinkgoError: the file cannot be written.
+    """
+    with atomic_write(folder / MERGED_GAMES) as stream:
+        np.save(stream, np.unique(hashes))
+
+
+def merged_games(folder: Path) -> NDArray[np.uint64] | None:
+    """Hashes of the games whose positions are merged in a folder; None: nothing is merged there.
+
+    Raises:
+        GinkgoError: the list is damaged.
+    """
+    path = folder / MERGED_GAMES
+    if not path.is_file():
+        return None
+    try:
+        return np.load(path, allow_pickle=False).astype(np.uint64)
+    except (OSError, ValueError, EOFError) as error:
+        raise GinkgoError(f"{path}: cannot read the list of games: {error}") from None
+
+
+__all__ = [
+    "BUCKETS",
+    "MERGED_GAMES",
+    "SPLITS",
+    "Split",
+    "choose_split",
+    "merged_games",
+    "write_merged_games",
+]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ginkgo.search.evaluators import Batch, Evaluation, Evaluator, make_evaluator
+    from ginkgo.search.many import Want, play_many
     from ginkgo.search.queue import Queue
     from ginkgo.search.rules import Line, line_of
     from ginkgo.search.search import Candidate, Search, SearchConfig, run
@@ -25,13 +26,16 @@ __all__ = [
     "Queue",
     "Search",
     "SearchConfig",
+    "Want",
     "line_of",
     "make_evaluator",
+    "play_many",
     "run",
 ]
 
 _MODULES = {
     "evaluators": ("Batch", "Evaluation", "Evaluator", "make_evaluator"),
+    "many": ("Want", "play_many"),
     "queue": ("Queue",),
     "rules": ("Line", "line_of"),
     "search": ("Candidate", "Search", "SearchConfig", "run"),

@@ -9,10 +9,10 @@ import math
 
 import numpy as np
 
-from ginkgo.search.kernels import compiled
+from ginkgo.compiled import compiled, inner
 
 
-@compiled
+@inner
 def _mixed(word):  # type: ignore[no-untyped-def]
     """A 64-bit hash as splitmix64 ends: every bit depends on every other."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

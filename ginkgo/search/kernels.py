@@ -20,9 +20,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numba import float64, int64
 from numpy.typing import NDArray
 
-from ginkgo.compiled import compiled
+from ginkgo.compiled import compiled, inner
 
 #: States of a node: chosen but not evaluated yet, with edges, ended by mate or by a rule.
 PENDING, EXPANDED, ENDED = 0, 1, 2
@@ -74,7 +75,7 @@ NODE_BYTES = 4 + 4 + 4 + 2 + 2 + 2 + 1 + 1 + 2 + 4 + 4 + 4 + 8 + 8
 EDGE_BYTES = 4 + 4 + 4 + 4 + 4 + 2
 
 
-@compiled
+@inner
 def _best_edge(nodes, edges, node, c_init, c_base, fpu):  # type: ignore[no-untyped-def]
     """Index within the node of the edge with the largest Q + U; -1 where all are proved lost.
 
@@ -108,7 +109,7 @@ def _best_edge(nodes, edges, node, c_init, c_base, fpu):  # type: ignore[no-unty
     return best
 
 
-@compiled
+@inner
 def _bring_forward(edges, start, end):  # type: ignore[no-untyped-def]
     """Put the edge with the largest prior of [start, end) at `start`; none has been visited."""
     best = start
@@ -121,7 +122,7 @@ def _bring_forward(edges, start, end):  # type: ignore[no-untyped-def]
         edges.move[best], edges.prior[best] = move, prior
 
 
-@compiled
+@inner
 def _open(nodes, edges, node, index):  # type: ignore[no-untyped-def]
     """Count the edge at `opened` among the visited ones, and find the next behind it."""
     if index == nodes.opened[node]:
@@ -132,7 +133,7 @@ def _open(nodes, edges, node, index):  # type: ignore[no-untyped-def]
             _bring_forward(edges, first + index + 1, first + nodes.width[node])
 
 
-@compiled
+@inner
 def _retreat(nodes, edges, node):  # type: ignore[no-untyped-def]
     """Take back the visits of a descent that ended at `node` and will not be evaluated."""
     while node >= 0:
@@ -142,7 +143,7 @@ def _retreat(nodes, edges, node):  # type: ignore[no-untyped-def]
         node = nodes.parent[node]
 
 
-@compiled
+@inner
 def _back_up(nodes, edges, node, value):  # type: ignore[no-untyped-def]
     """Add a value of the side to move at `node` there and at all nodes above."""
     nodes.total[node] += value
@@ -153,7 +154,7 @@ def _back_up(nodes, edges, node, value):  # type: ignore[no-untyped-def]
         nodes.total[node] += value
 
 
-@compiled
+@inner
 def prove(nodes, edges, node, proof):  # type: ignore[no-untyped-def]
     """Note that a node is won or lost, and what follows from it above."""
     nodes.proof[node] = proof
@@ -212,7 +213,7 @@ def select(  # type: ignore[no-untyped-def]
         ):  # fmt: skip
             counters[FULL] = 1
             break
-        node, depth = 0, 0
+        node, depth = int64(0), 0
         nodes.visits[0] += 1
         leaf = -1
         while True:
@@ -236,7 +237,7 @@ def select(  # type: ignore[no-untyped-def]
                 _new_node(nodes, leaf, node, edge)
                 node = leaf
                 break
-            node = child
+            node = int64(child)
             nodes.visits[node] += 1
             if nodes.state[node] != EXPANDED or nodes.proof[node] != 0:
                 break
@@ -260,7 +261,7 @@ def select(  # type: ignore[no-untyped-def]
             _back_up(nodes, edges, node, 1.0 if nodes.proof[node] > 0 else 0.0)
             ended += 1
         elif nodes.state[node] == ENDED:
-            _back_up(nodes, edges, node, nodes.value[node])
+            _back_up(nodes, edges, node, float64(nodes.value[node]))
             ended += 1
         else:
             _retreat(nodes, edges, node)
@@ -270,7 +271,7 @@ def select(  # type: ignore[no-untyped-def]
     return found
 
 
-@compiled
+@inner
 def _new_node(nodes, node, parent, edge):  # type: ignore[no-untyped-def]
     nodes.parent[node] = parent
     nodes.edge[node] = edge
@@ -293,11 +294,11 @@ def plant(nodes, edges, counters, ply):  # type: ignore[no-untyped-def]
     """Empty the tree but for a root that waits for its evaluation."""
     counters[:] = 0
     counters[NODES] = 1
-    _new_node(nodes, 0, -1, -1)
+    _new_node(nodes, int64(0), int64(-1), int64(-1))
     nodes.ply[0] = ply
 
 
-@compiled
+@inner
 def repetition(nodes, node, key, check, past_keys, past_checks):  # type: ignore[no-untyped-def]
     """Whether a node is the fourth occurrence of its position.
 
@@ -351,7 +352,7 @@ def expand(  # type: ignore[no-untyped-def]
         temperature: of the softmax of the logits.
     """
     for row in range(number):
-        node, count, start = leaves[row], counts[row], offset
+        node, count, start = int64(leaves[row]), counts[row], offset
         offset += count
         nodes.key[node] = keys[row]
         nodes.check[node] = checks[row]
@@ -380,7 +381,7 @@ def expand(  # type: ignore[no-untyped-def]
         if proof == 0 and not drawn:
             nodes.state[node] = EXPANDED
             _add_edges(nodes, edges, counters, node, count, moves, logits, start, temperature)
-            value = values[row]
+            value = float64(values[row])
         else:
             nodes.state[node] = ENDED
             if proof == 2:
@@ -393,7 +394,7 @@ def expand(  # type: ignore[no-untyped-def]
             prove(nodes, edges, node, proof)
 
 
-@compiled
+@inner
 def _add_edges(  # type: ignore[no-untyped-def]
     nodes, edges, counters, node, count, moves, logits, start, temperature
 ):
@@ -425,7 +426,7 @@ def _add_edges(  # type: ignore[no-untyped-def]
 def forget(nodes, edges, counters, leaves, number):  # type: ignore[no-untyped-def]
     """Take leaves back that will not be evaluated; they must be the newest nodes."""
     for row in range(number - 1, -1, -1):
-        node = leaves[row]
+        node = int64(leaves[row])
         if node != 0:
             edges.child[nodes.edge[node]] = -1
             counters[NODES] -= 1

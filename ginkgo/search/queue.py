@@ -6,6 +6,7 @@ win rates, and what the position itself shows (mate in one, a declaration).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 import cshogi
@@ -34,6 +35,9 @@ class Queue:
         """Positions that the evaluator has answered, and the cache."""
         self._cached = cached if evaluator.note is not None else 0
         self._cache: dict[int, tuple[float, NDArray[np.float32]]] = {}
+        # The oldest key first. A dictionary knows the order too, but looks for its first key longer
+        # and longer as keys are taken from its front.
+        self._order: deque[int] = deque()
         self.clear()
 
     def clear(self) -> None:
@@ -154,7 +158,9 @@ class Queue:
         for key, count, value in zip(
             batch.keys.tolist(), batch.counts.tolist(), values.tolist(), strict=True
         ):
+            if key not in cache:
+                self._order.append(key)
             cache[key] = value, logits[at : at + count].copy()
             at += count
         while len(cache) > self._cached:
-            del cache[next(iter(cache))]
+            del cache[self._order.popleft()]

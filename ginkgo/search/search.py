@@ -106,6 +106,11 @@ class Search:
         self._past_keys = np.array(self.line.keys[:-1], np.uint64)
         self._past_checks = np.array(self.line.checks[:-1], np.int8)
 
+    def forget(self) -> None:
+        """Begin with an empty tree, whatever state this one was left in."""
+        self._found = 0
+        self._plant()
+
     def set_line(self, line: Line) -> bool:
         """Search another position; where the tree knows it, its part below it is kept.
 
@@ -150,9 +155,11 @@ class Search:
         """Start counting; `simulations` is the budget of the Gumbel root search.
 
         Args:
-            config: from now on, the same but for what does not shape the tree's memory.
+            config: from now on, the same but for what does not shape the tree's memory. Where it
+                differs the tree begins anew: its values hold by the rules before.
         """
-        if config is not None:
+        if config is not None and config != self.config:
+            self._plant()
             self.config = config
             self.tests = config.mate_in_one + 2 * config.declaration
         self.simulations = self.evaluations = 0

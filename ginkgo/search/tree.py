@@ -13,6 +13,8 @@ from ginkgo.search.kernels import EDGE_BYTES, MAX_MOVES, NODE_BYTES, Edges, Node
 #: Edges that are reserved for a node; middle-game positions have about eighty moves, those with
 #: full hands more, those in check few.
 EDGES_PER_NODE = 100
+#: Edges are numbered in 31 bits; some are kept for leaves in flight.
+MOST_NODES = (2**31 - 2**20) // EDGES_PER_NODE
 #: Bytes that a node takes with its edges.
 BYTES_PER_NODE = NODE_BYTES + EDGES_PER_NODE * EDGE_BYTES
 
@@ -97,5 +99,5 @@ class Tree:
 
 
 def nodes_in(megabytes: float) -> int:
-    """Nodes that a tree may have to stay within so many MiB."""
-    return max(2, int(megabytes * 2**20 / BYTES_PER_NODE))
+    """Nodes that a tree may have to stay within so many MiB; no more than can be numbered."""
+    return max(2, min(MOST_NODES, int(megabytes * 2**20 / BYTES_PER_NODE)))

@@ -93,8 +93,9 @@ class Material:
     the data are many, and are penalised so that they do not before. Over 6,000 games this has
     a lower held-out log loss than the score alone, over 500 nearly the same.
 
-    The penalties are in units of positions. As the hundred or so positions of a game share one
-    result, they are worth about 3 games for the score and 20 for the single pieces.
+    The penalties are in units of positions. The positions of a game share one result; of the eight
+    or so that are taken of each, they are worth some 40 games for the score and 250 for the single
+    pieces.
     """
 
     PENALTY = np.array([1.0] + [300.0] * 5 + [2000.0] * (2 * _COUNTS))
@@ -225,6 +226,15 @@ class Baselines:
             FrequentMoves().fit(positions),
             PieceMoves().fit(positions),
         )
+
+    def frequent(self, positions: NDArray) -> tuple[NDArray[np.int32], Floats]:
+        """(n,) rank and (n,) cross-entropy that `moves` gives to the moves played."""
+        rank, loss = self.moves.scores()
+        return rank[positions["move"]], loss[positions["move"]]
+
+    def piece_hits(self, positions: NDArray) -> NDArray[np.bool_]:
+        """(n,) whether `pieces` names the move played."""
+        return self.pieces.predict(positions) == positions["move"]
 
     def to_dict(self) -> dict[str, Any]:
         return {name: baseline.to_dict() for name, baseline in vars(self).items()}

@@ -90,7 +90,7 @@ def read_progress(path: Path) -> dict[str, Any]:
     try:
         with np.load(path) as arrays:
             return json.loads(arrays["meta"].tobytes())["progress"]
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
         raise GinkgoError(f"{path}: damaged checkpoint: {error}") from None
 
 
@@ -120,7 +120,7 @@ def load_checkpoint(
                 unpack_data(arrays[f"data/{worker}"].tobytes()) for worker in range(meta["workers"])
             ]
             return meta["progress"], data, best or None
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
         raise GinkgoError(f"{path}: no checkpoint of this network: {error}") from None
 
 

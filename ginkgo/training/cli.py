@@ -44,7 +44,10 @@ def main(
         trainer = Trainer(config)
         report = trainer.run()
     except Interrupted:
-        plain(f"stopped; add --resume to the same command to go on with run {config.run!r}")
+        if trainer.saved:
+            plain(f"stopped; add --resume to the same command to go on with run {config.run!r}")
+        else:
+            plain("stopped before the first step: there is nothing to resume")
         return 130
     if report:  # of several processes one has it
         print_report(config, trainer.directory, report)

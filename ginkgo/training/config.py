@@ -56,9 +56,9 @@ class TrainConfig:
     """The position before the recorded move, or after it in the mover's view."""
 
     epochs: int = 0
-    """Passes over the training data; 0: as many as the steps need."""
+    """Passes over the training data; 0: as many as --steps need, or 3."""
     steps: int = 0
-    """Training steps in all; 0: as many as the epochs have."""
+    """Training steps in all; 0: as many as --epochs have."""
     batch_size: int = 1024
     """Positions per step, over all devices and machines."""
     optimizer: Literal["adamw", "sgd"] = "adamw"
@@ -126,11 +126,14 @@ class TrainConfig:
     val_fraction: float = 0.05
     """Share of the games in validation and in test, where files are split here."""
     val_positions: int = 20_000
-    """Positions per evaluation during the run, at most."""
+    """Positions per evaluation during the run, about; at least one of each game."""
     test_positions: int = 200_000
-    """Positions in the evaluation at the end, at most."""
+    """Positions in the evaluation at the end, about; at least one of each game."""
     eval_every: int = 0
     """Steps between evaluations; 0: twenty in the run."""
+    calibrate: bool = True
+    """At the end scale the logits of the win prediction so that the validation games, each larger
+    source alike, are foretold neither too surely nor too timidly."""
     best_by: Literal["sum", "value", "policy"] = "sum"
     """Held-out loss by which the best weights are chosen: of both heads, or of one."""
     patience: int = 0

@@ -78,7 +78,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     else:
         from ginkgo.training.report import print_figures
 
-        where = "games" if config.seen else "games that it has not seen"
+        where = "games that it has not seen"
+        if config.seen or config.split in ("train", "val"):
+            where = f"{config.split} games" if config.split in ("train", "val") else "games"
         print_figures(str(config.model), report, where)
         print(
             f"{report['positions']:,} positions; {report['left_out_games']:,} games left out since "
@@ -168,7 +170,10 @@ def choose_games(
         return [index], scan.view(config.split).games - index.games
     # Sources of which some games were trained on: their test games alone.
     firsts = np.cumsum([0, *(source.games for source in everything.sources)])
-    old = [known[low:high].any() for low, high in itertools.pairwise(firsts)]
+    old = [
+        known[low:high].any() or np.isin(source.merged, trained).any()
+        for source, (low, high) in zip(everything.sources, itertools.pairwise(firsts), strict=True)
+    ]
     parts, dropped = [], 0
     for split, wanted in (("test", True), ("all", False)):
         index = scan.view(split, left_out)
@@ -191,12 +196,20 @@ _RENAMED = {
 }
 
 
+#: Keys that are there, with null, where the model lacks the head too.
+_ALWAYS = (
+    *("policy_top1", "policy_top5", "policy_cross_entropy", "value_accuracy", "value_log_loss"),
+    *("value_brier", "material_accuracy", "material_log_loss"),
+)
+
+
 def machine_readable(report: dict[str, Any]) -> dict[str, Any]:
     """One flat object of the figures over all, and the same under `by_source` and `by_ply`."""
     from ginkgo.training.report import without_nan
 
     def renamed(figures: dict[str, Any]) -> dict[str, Any]:
-        return {_RENAMED.get(key, key): value for key, value in figures.items()}
+        found = {_RENAMED.get(key, key): value for key, value in figures.items()}
+        return dict.fromkeys(_ALWAYS) | found
 
     flat = renamed(report["heldout"]) | {
         "positions": report["positions"],

@@ -6,6 +6,7 @@ weights that were best.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ginkgo.errors import GinkgoError
+from ginkgo.models import Network, build_network
 from ginkgo.pipeline.index import Index
 from ginkgo.pipeline.load import load_block, load_sample
 from ginkgo.pipeline.parse import Block, ParseOptions, complete
@@ -24,8 +26,10 @@ from ginkgo.training.boards import Opinion, boards_image, opinion
 from ginkgo.training.config import TrainConfig
 from ginkgo.training.monitor import plain
 from ginkgo.training.recipe import WeightAverage
-from ginkgo.training.step import Inference, win_probability
+from ginkgo.training.step import Inference, channels_of, win_probability
 
+#: Validation games of a source from which on it has a say in the scale of the win rates.
+CALIBRATED_GAMES = 100
 #: Positions of the training games on which the baselines are fitted.
 BASELINE_POSITIONS = 200_000
 
@@ -92,10 +96,9 @@ def figures_of(
     if answers.rank is not None and answers.loss is not None:
         moves = metrics.policy_metrics(answers.rank, answers.loss)
         figures |= {f"policy_{name}": value for name, value in moves.items()}
-        rank, loss = (scores[positions["move"]] for scores in baselines.moves.scores())
-        for name, value in metrics.policy_metrics(rank, loss).items():
+        for name, value in metrics.policy_metrics(*baselines.frequent(positions)).items():
             figures[f"frequent_move_{name}"] = value
-        hit = baselines.pieces.predict(positions) == positions["move"]
+        hit = baselines.piece_hits(positions)
         figures["piece_move_top1"] = float(hit.mean()) if len(hit) else float("nan")
     figures["games"] = len(np.unique(metrics.game_keys(positions)))
     figures["positions"] = len(positions)
@@ -136,7 +139,8 @@ def report_of(
 class Evaluation:
     """Validates during a run, tests at its end.
 
-    `model` is a copy of the training model that holds the averaged weights.
+    `model` holds the averaged weights. It computes in float32 whatever the training does, so that
+    it plays and is exported everywhere.
     """
 
     def __init__(
@@ -144,12 +148,16 @@ class Evaluation:
         config: TrainConfig,
         parse: ParseOptions,
         indices: dict[str, Index],
+        network: Network,
         training_model: keras.Model,
         average: WeightAverage | None,
     ) -> None:
         self._config, self._indices = config, indices
         self._training_model, self._average = training_model, average
-        self.model = keras.models.clone_model(training_model)
+        trained_in = keras.config.dtype_policy()
+        keras.config.set_dtype_policy("float32")
+        self.model = build_network(network, channels_of(config.features), config.heads)
+        keras.config.set_dtype_policy(trained_in)
         self._inference = Inference(self.model, config.features)
         # Held-out figures are over all positions, equally weighted, whatever the training keeps.
         self._parse = replace(parse, keep=0, keep_from=(), ply_weight=False, policies=False)
@@ -163,6 +171,7 @@ class Evaluation:
         self.names = indices["val"].names
         self.best: list[np.ndarray] | None = None
         self.best_loss, self.best_step, self.since_best = float("inf"), 0, 0
+        self.value_scale = 1.0
         self._last: dict[str, tuple[Block, Answers]] = {}
         self._judge_baselines()
 
@@ -196,7 +205,14 @@ class Evaluation:
                 ("material", self.baselines.material),
             )
         }
+        self._val_moves = metrics.policy_metrics(*self.baselines.frequent(positions))
+        self._val_piece_moves = float(self.baselines.piece_hits(positions).mean())
         if "value" in self._config.heads:
+            if (
+                self._config.best_by == "value"
+                and not np.isfinite(metrics.targets(positions)).any()
+            ):
+                raise GinkgoError("--best-by value: no validation game has a result")
             parts = [
                 f"{name} accuracy {figures['accuracy']:.4f} log loss {figures['log_loss']:.4f}"
                 for name, figures in self._val_baselines.items()
@@ -219,7 +235,8 @@ class Evaluation:
             figures = metrics.value_metrics(self.val.positions, answers.win)
             material = self._val_baselines["material"]
             majority = self._val_baselines["majority"]
-            losses["value"] = figures["log_loss"]
+            if figures["positions"]:  # without results nothing can be said of it
+                losses["value"] = figures["log_loss"]
             for name in ("accuracy", "log_loss", "brier"):
                 logs[f"val/value_{name}"] = figures[name]
                 logs[f"val_baseline/material_{name}"] = material[name]
@@ -234,11 +251,14 @@ class Evaluation:
             losses["policy"] = moves["cross_entropy"]
             for name, value in moves.items():
                 logs[f"val/policy_{name}"] = value
+                logs[f"val_baseline/frequent_move_{name}"] = self._val_moves[name]
+            logs["val_baseline/piece_move_top1"] = self._val_piece_moves
             parts.append(
-                f"held-out moves top-1 {moves['top1']:.4f} top-5 {moves['top5']:.4f} "
+                f"held-out moves top-1 {moves['top1']:.4f} (of the piece "
+                f"{self._val_piece_moves:.4f}) top-5 {moves['top5']:.4f} "
                 f"cross-entropy {moves['cross_entropy']:.4f}"
             )
-        loss = losses.get(self._config.best_by, sum(losses.values()))
+        loss = losses.get(self._config.best_by, sum(losses.values()) if losses else math.inf)
         if loss < self.best_loss:
             self.best_loss, self.best_step, self.since_best = loss, step, 0
             self.best = weights
@@ -249,20 +269,53 @@ class Evaluation:
         return logs
 
     def use_best(self) -> None:
-        """Put the best weights into `model`."""
+        """Put the best weights into `model`, and make its win rates as sure as they should be."""
         self.model.set_weights(self.best if self.best is not None else self._averaged_weights())
+        self.value_scale = 1.0
+        if self._config.calibrate and "value" in self._config.heads:
+            self.value_scale = self._fitted_scale()
+            layer = self.model.get_layer("value")
+            layer.set_weights([self.value_scale * weight for weight in layer.get_weights()])
+
+    def _fitted_scale(self) -> float:
+        """The factor that the validation games want for the logits of winning.
+
+        Sources of `CALIBRATED_GAMES` games and more count alike, whatever their size, and the
+        others not; where no source is so large, every position counts.
+        """
+        positions, win = self.val.positions, answers_of(self._inference, self.val).win
+        if win is None:
+            return 1.0
+        weights = np.zeros(len(positions))
+        for number in np.unique(positions["source"]).tolist():
+            rows = positions["source"] == number
+            if len(np.unique(positions["game"][rows])) >= CALIBRATED_GAMES:
+                weights[rows] = 1 / rows.sum()
+        if not weights.any():
+            weights[:] = 1
+        win = np.clip(win, 1e-7, 1 - 1e-7)
+        margins = np.log(win) - np.log1p(-win)
+        return metrics.best_scale(metrics.targets(positions), margins, weights)
 
     def test(self) -> dict[str, Any]:
-        """Figures of `model` on the test games, over all, by source and by ply."""
-        names = self._indices["test"].names
+        """Figures of `model` on the test games, over all, by source and by ply.
+
+        `heldout_split` is `val` where there are no test games: their figures flatter the model,
+        which was chosen by them.
+        """
+        names, split = self._indices["test"].names, "test"
         block = load_block(self._indices["test"], self._parse, self._config.test_positions)
         if not len(block.positions):
             plain("no test games: the figures are of the validation games")
-            block, names = self.val, self.names
+            block, names, split = self.val, self.names, "val"
         answers = answers_of(self._inference, block)
         self._last["test"] = (block, answers)
         report = report_of(block.positions, answers, self.baselines, names)
-        return report | {"best_step": self.best_step}
+        return report | {
+            "best_step": self.best_step,
+            "heldout_split": split,
+            "value_scale": self.value_scale,
+        }
 
     # --- pictures -----------------------------------------------------------------------------
 
@@ -301,15 +354,26 @@ class Evaluation:
         if split not in self._last:
             return {}
         block, answers = self._last[split]
-        if answers.win is None:
-            return {}
         positions = block.positions
+        images = {}
+        if answers.rank is not None:
+            hits = {
+                "model": answers.rank == 0,
+                "of the piece": self.baselines.piece_hits(positions),
+            }
+            hits["most frequent"] = self.baselines.frequent(positions)[0] == 0
+            shares = {name: metrics.shares_by_ply(positions, hit) for name, hit in hits.items()}
+            images[f"{split}_plots/moves_by_ply"] = plots.by_ply_plot(
+                shares, "Moves foretold (top-1) by ply", coin=False
+            )
+        if answers.win is None:
+            return images
         predictions = {
             "model": answers.win,
             "material": self.baselines.material.predict(positions),
             "majority": self.baselines.majority.predict(positions),
         }
-        return {
+        return images | {
             f"{split}_plots/calibration": plots.calibration_plot(
                 {
                     name: metrics.calibration(positions, predictions[name])

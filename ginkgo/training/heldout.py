@@ -54,6 +54,12 @@ def find_data(
             indices[split] = given[split].given(split, left_out(split))
         elif split == "train":
             indices[split] = scan.view(split, held_out)
+            merged = [source.merged for source in scan.view("all").sources]
+            if np.isin(np.concatenate(merged), held_out).any():
+                raise GinkgoError(
+                    f"{', '.join(map(str, data))}: held-out games have a part in these merged "
+                    "records and cannot be left out; convert without --merge-duplicates"
+                )
         else:
             indices[split] = scan.view(split, left_out(split))
         if split != "train":

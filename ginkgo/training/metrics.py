@@ -125,6 +125,22 @@ def by_ply(
     return figures
 
 
+def shares_by_ply(positions: NDArray, hit: ArrayLike) -> dict[str, dict[str, float]]:
+    """Share of hits (`accuracy`) and number (`positions`) by bucket of plies; empty ones left out.
+
+    Args:
+        hit: (n,) booleans.
+    """
+    hit = np.asarray(hit, np.float64)
+    bucket = np.searchsorted(PLY_BUCKETS, positions["ply"], side="right") - 1
+    figures = {}
+    for number, name in enumerate(ply_buckets()):
+        here = bucket == number
+        if here.any():
+            figures[name] = {"accuracy": float(hit[here].mean()), "positions": int(here.sum())}
+    return figures
+
+
 # --- calibration ------------------------------------------------------------------------------
 
 
@@ -175,6 +191,32 @@ def _calibration(target: Floats, win: Floats, weight: Floats, bins: int) -> Cali
     predicted = np.bincount(index, weight * win, bins) * per_position
     won = np.bincount(index, weight * target, bins) * per_position
     return Calibration(predicted, won, counts)
+
+
+def best_scale(target: Floats, margins: ArrayLike, weights: ArrayLike) -> float:
+    """The factor s for which sigmoid(s · margin) has the lowest log loss.
+
+    The inverse of the temperature of Guo, Pleiss, Sun and Weinberger, «On calibration of modern
+    neural networks» (2017), section 4.2. The loss is convex in s; s is sought in [1/4, 4].
+
+    Args:
+        target: (n,) of `targets`, NaN left out.
+        margins: (n,) logits of winning.
+        weights: (n,).
+
+    Returns:
+        s; 1 where no position counts.
+    """
+    weight = np.where(np.isnan(target), 0.0, np.asarray(weights, np.float64))
+    target, margins = np.nan_to_num(target), np.asarray(margins, np.float64)
+    if not weight.sum() > 0 or not np.isfinite(margins).all():
+        return 1.0
+    low, high = 0.25, 4.0
+    for _ in range(40):  # the slope of the loss tells on which side the minimum is
+        middle = (low * high) ** 0.5
+        slope = weight @ (margins * (1 / (1 + np.exp(-middle * margins)) - target))
+        low, high = (low, middle) if slope > 0 else (middle, high)
+    return (low * high) ** 0.5
 
 
 # --- comparing two predictors -----------------------------------------------------------------

@@ -149,7 +149,7 @@ class ScalarLog(keras.callbacks.Callback):
         now = time.perf_counter()
         seconds, self._mark = now - self._mark, now
         positions = sum(logs["positions"] for _, logs in self._pending)
-        wait = sum(max(0.0, logs["wait"]) for _, logs in self._pending)
+        wait = sum(logs["wait"] for _, logs in self._pending)
         with self._writer.as_default():
             for step, logs in self._pending:
                 for name in logs:
@@ -158,7 +158,8 @@ class ScalarLog(keras.callbacks.Callback):
             step, last = self._pending[-1]
             tf.summary.scalar("train/learning_rate", last["learning_rate"], step)
             tf.summary.scalar("input/positions_per_second", positions / seconds, step)
-            tf.summary.scalar("input/wait_fraction", min(1.0, wait / seconds), step)
+            fraction = min(1.0, max(0.0, wait / seconds))
+            tf.summary.scalar("input/wait_fraction", fraction, step)
             tf.summary.scalar("input/pool_fill", last["pool_fill"], step)
             tf.summary.scalar("input/epoch", last["epoch"], step)
             tf.summary.scalar("input/dropped_lines", self._trainer.loader.dropped.total, step)
@@ -243,7 +244,7 @@ class Progress(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         logs = logs or {}
         self._window[0] += logs["positions"]
-        self._window[1] += max(0.0, logs["wait"])
+        self._window[1] += logs["wait"]
         now = time.perf_counter()
         due = 0.5 if self._bar is not None else PLAIN_EVERY
         if now - self._last < due and batch != self._trainer.steps:
@@ -258,7 +259,7 @@ class Progress(keras.callbacks.Callback):
                 old = self._shown.get(head, value)
                 self._shown[head] = self._SMOOTH * old + (1 - self._SMOOTH) * value
                 parts.append(f"{name} {self._shown[head]:.3f}")
-        parts += [f"{rate:,.0f} pos/s", f"wait {min(1.0, wait):.1%}"]
+        parts += [f"{rate:,.0f} pos/s", f"wait {min(1.0, max(0.0, wait)):.1%}"]
         text = "  ".join(parts)
         if self._bar is not None:
             self._bar.update(self._task, completed=batch, description=text)

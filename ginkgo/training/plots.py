@@ -76,7 +76,9 @@ def calibration_plot(
 
 
 def by_ply_plot(
-    curves: Mapping[str, Mapping[str, Mapping[str, float]]], title: str = "Accuracy by ply"
+    curves: Mapping[str, Mapping[str, Mapping[str, float]]],
+    title: str = "Accuracy by ply",
+    coin: bool = True,
 ) -> Image:
     """Accuracy by plies since the game's start, and how many positions each bucket holds.
 
@@ -84,6 +86,7 @@ def by_ply_plot(
         curves: by name, results of `metrics.by_ply`, the one that matters first; the counts are
             taken from it.
         title: above the plot.
+        coin: draw the line at one half.
 
     Returns:
         (600, 900, 3) uint8.
@@ -91,8 +94,10 @@ def by_ply_plot(
     figure, above, below = _panels(title)
     buckets = ply_buckets()
     place = np.arange(len(buckets))
-    above.axhline(0.5, color=_BARS, linewidth=1.5, label="coin")
-    heights = [0.5]
+    heights = []
+    if coin:
+        above.axhline(0.5, color=_BARS, linewidth=1.5, label="coin")
+        heights.append(0.5)
     for index, (name, figures) in enumerate(curves.items()):
         accuracy = np.array([_figure(figures, bucket, "accuracy") for bucket in buckets])
         above.plot(place, accuracy, label=name, **_style(index))
@@ -105,6 +110,7 @@ def by_ply_plot(
             labels = [f"{count:,.0f}" for count in counts]
             below.bar_label(bars, labels, fontsize=11, color=_TEXT, padding=2)
             below.margins(y=0.3)
+    heights = heights or [0.0, 1.0]
     margin = 0.12 * max(0.1, max(heights) - min(heights))
     above.set(ylabel="accuracy", ylim=(max(0, min(heights) - margin), max(heights) + 2 * margin))
     below.set(xlabel="ply", ylabel="positions", xlim=(-0.5, len(buckets) - 0.5))

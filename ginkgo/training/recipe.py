@@ -87,8 +87,7 @@ class WeightAverage:
 def choose_precision(wanted: str) -> str:
     """`bfloat16` or `float32`; auto asks what the device gains from.
 
-    GPUs from compute capability 8.0 on have bfloat16 tensor cores; CPUs gain with AMX or
-    AVX512-BF16 (measured in docs/RESULTS.md).
+    GPUs from compute capability 8.0 on have bfloat16 tensor cores, some CPUs AMX or AVX512-BF16.
     """
     if wanted != "auto":
         return wanted

@@ -111,8 +111,6 @@ class Trainer:
             )
         if config.resume and not found:
             raise GinkgoError(f"{self.checkpoints}: no checkpoint to resume from")
-        if config.epochs and config.steps:
-            raise GinkgoError("--epochs and --steps: give one of them")
         self.step = self.samples = 0
         self._counted = self._saved = 0
         self._wait_floor = 0.0
@@ -164,7 +162,8 @@ class Trainer:
 
     def _build(self) -> None:
         config, train = self.config, self.indices["train"]
-        like = load_config(config.init) if config.init else {}
+        #: What the model that the run starts from says of itself.
+        self._like = like = load_config(config.init) if config.init else {}
         self.network = parse_network(
             config.network or like.get("network", DEFAULT_NETWORK),
             config.activation or like.get("activation", DEFAULT_ACTIVATION),
@@ -180,7 +179,9 @@ class Trainer:
         self.eval_every = config.eval_every or max(1, self.steps // 20)
         self.checkpoint_every = config.checkpoint_every or self.eval_every
         describe(self.indices, self.parse)
-        self.evaluation = Evaluation(config, self.parse, self.indices, self.model, self.average)
+        self.evaluation = Evaluation(
+            config, self.parse, self.indices, self.network, self.model, self.average
+        )
         loader_state = None
         part = train.part(self.distribution.worker, self.distribution.workers)
         self.speed = {"positions": 0, "seconds": 0.0, "wait": 0.0, "batches": 0}
@@ -235,11 +236,16 @@ class Trainer:
                 "alike, with data and --runs on a file system that all of them share"
             )
 
+    def _lasting(self) -> dict[str, str]:
+        """The options that a resumed run must share."""
+        options = {name: str(getattr(self.config, name)) for name in LASTING}
+        return options | {"network": self.network.name, "activation": self.network.activation}
+
     def _same_run(self, options: dict[str, str]) -> None:
         """A resumed run must learn the same thing and be judged on the same games."""
-        unset = "the default"
+        unset, ours = "the default", self._lasting()
         for name, before in options.items():
-            now = str(getattr(self.config, name))
+            now = ours[name]
             if now != before:
                 option = name.replace("_", "-")
                 raise GinkgoError(
@@ -337,7 +343,7 @@ class Trainer:
                 "positions": config.batch_size,
                 "epoch": epoch,
                 "pool_fill": pool_fill,
-                "wait": clock.last_wait,
+                "wait": clock.last_wait - clock.floor,
             }
             callbacks.on_train_batch_end(self.step, logs)
             self._count_speed(logs, clock)
@@ -406,6 +412,11 @@ class Trainer:
         self.speed["batches"] += 1
 
     @property
+    def saved(self) -> int:
+        """The step of the latest checkpoint; 0: there is none."""
+        return self._saved
+
+    @property
     def wait_fraction(self) -> float:
         """Share of the loop's time spent waiting for a batch, above the clock's floor."""
         if not self.speed["seconds"]:
@@ -442,7 +453,7 @@ class Trainer:
         progress = {
             "step": self.step,
             "samples": self.samples,
-            "options": {name: str(getattr(self.config, name)) for name in LASTING},
+            "options": self._lasting(),
             "evaluation": self.evaluation.state(),
         }
         states = self.distribution.gathered(pack_data(self.loader.state(batch)))
@@ -489,7 +500,7 @@ class Trainer:
             self.evaluation.model,
             self._model_config(report),
             self.evaluation.baselines.to_dict(),
-            self._seen.joined(self.indices["train"].hashes, self.indices["val"].hashes),
+            self._seen.joined(self.indices["train"].known, self.indices["val"].known),
         )
         if self.config.report is not None:
             write_text(self.config.report, json.dumps(without_nan(report), indent=2) + "\n")
@@ -498,10 +509,9 @@ class Trainer:
     def _model_config(self, report: dict[str, Any]) -> dict[str, Any]:
         config, train = self.config, self.indices["train"]
         samples, origin = report["positions"], {}
-        if config.init is not None:
-            before = load_config(config.init)
-            origin = {"init": before["name"]}
-            samples += before["trained_on"]["samples"]
+        if self._like:
+            origin = {"init": self._like.get("name", str(config.init))}
+            samples += self._like.get("trained_on", {}).get("samples", 0)
         return {
             "name": model_name(config.run, self.network.name, samples, train.positions),
             "ginkgo": ginkgo.__version__,
@@ -523,7 +533,9 @@ class Trainer:
                 "samples": samples,
                 **origin,
             },
-            "metrics": without_nan({key: report[key] for key in ("heldout", "by_source")}),
+            "metrics": without_nan(
+                {key: report[key] for key in ("heldout", "by_source", "heldout_split")}
+            ),
         }
 
 

@@ -45,6 +45,10 @@ class EngineNonsense(EngineError):
     """The engine answered something that the protocol does not know."""
 
 
+class UnknownOption(EngineNonsense):
+    """The engine does not name an option that was to be set."""
+
+
 @dataclass
 class Info:
     """What an engine said last about its first line of play."""
@@ -198,7 +202,7 @@ class Client:
         for name, value in options.items():
             # USI_Hash and USI_Ponder exist in every engine, named or not.
             if name not in self.options and not name.startswith("USI_"):
-                raise EngineNonsense(f"{self.name}: has no option {name!r}")
+                raise UnknownOption(f"{self.name}: has no option {name!r}")
             self.send(f"setoption name {name} value {value}")
         self.ready(seconds)
 
@@ -218,13 +222,14 @@ class Client:
         """`usinewgame`."""
         self.send("usinewgame")
 
-    def go(self, position: str, limits: str, seconds: float) -> Reply:
+    def go(self, position: str, limits: str, seconds: float, grace: float | None = None) -> Reply:
         """Ask for a move.
 
         Args:
             position: rest of a `position` command. limits: rest of a `go` command.
-            seconds: after which the engine is told to stop; after as long again (at least a
-                second) it is given up.
+            seconds: after which the engine is told to stop.
+            grace: seconds after that, when it is given up; as long again by default, at least
+                one.
 
         Raises:
             EngineDied, EngineTimeout: no answer. EngineNonsense: an answer that is no move.
@@ -241,7 +246,8 @@ class Client:
             except EngineTimeout:
                 if told:
                     raise
-                told, deadline = True, time.monotonic() + max(1.0, seconds)
+                told = True
+                deadline = time.monotonic() + (max(1.0, seconds) if grace is None else grace)
                 self.send("stop")
                 continue
             words = line.split()

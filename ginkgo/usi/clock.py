@@ -73,8 +73,8 @@ def parse_go(words: list[str]) -> Go:
 
 def _number(word: str, text: str) -> int:
     try:
-        return int(text)
-    except ValueError:
+        return int(float(text))  # some clients divide
+    except (ValueError, OverflowError):
         raise GinkgoError(f"go {word} {text!r}: expected a number") from None
 
 

@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: Positions that `go mate` looks at, at most; its memory is bounded, its time by the GUI.
 _MATE_NODES = 100_000_000
+#: Seconds of loading after which the GUI is told that it goes on.
+_PATIENCE = 3.0
 
 
 class Engine:
@@ -48,6 +50,7 @@ class Engine:
         self._thinker: Thinker | None = None
         self._line: Line | None = None
         self._rejected = False
+        self._problem = ""
         self._clock: Clock | None = None
         self._thread: threading.Thread | None = None
         self._mate = MateProcess()
@@ -124,40 +127,66 @@ class Engine:
 
     def _ready(self) -> Thinker:
         if self._thinker is None:
-            from ginkgo.usi.thinker import Thinker
+            with self._kept_alive():
+                from ginkgo.usi.thinker import Thinker
 
-            self._thinker = Thinker(self._options, self.say, self._mate)
+                self._thinker = Thinker(self._options, self.say, self._mate)
             self.say(f"info string model {self._thinker.evaluator.name}")
         return self._thinker
 
+    @contextlib.contextmanager
+    def _kept_alive(self) -> Iterator[None]:
+        """Inside, say something now and then: GUIs give up an engine that keeps silent."""
+        done = threading.Event()
+
+        def tell() -> None:
+            while not done.wait(_PATIENCE):
+                self.say("info string still loading")
+
+        thread = threading.Thread(target=tell, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
     def _usinewgame(self, _words: list[str]) -> None:
         self._finish_thinking()
-        self._line, self._rejected = None, False
+        self._line, self._rejected, self._problem = None, False, ""
         if self._thinker is not None:
             self._thinker.new_game()
 
     def _position(self, words: list[str]) -> None:
         from ginkgo.search.rules import line_of
+        from ginkgo.usi.tsume import problem_of
 
         self._finish_thinking()
-        self._rejected = True
-        self._line = line_of(" ".join(words))
-        self._rejected = False
+        self._rejected, self._problem = True, ""
+        self._problem = problem_of(" ".join(words))
+        if not self._problem:
+            self._line = line_of(" ".join(words))
+            self._rejected = False
 
     def _go(self, words: list[str]) -> None:
         from ginkgo.search.rules import Line
 
         self._finish_thinking()
         go = parse_go(words)
-        if self._rejected:
+        if self._rejected and not (go.mate and self._problem):
             # Whatever move it named would be one of another position.
-            self.say("info string the position was not understood")
+            why = (
+                "has one king: only go mate can search it"
+                if self._problem
+                else "was not understood"
+            )
+            self.say(f"info string the position {why}")
             self.say("checkmate timeout" if go.mate else "bestmove resign")
             return
         line = self._line or Line()
         if go.mate:
             self._mate_stop = threading.Event()
-            arguments: tuple = (line, go, self._mate_stop)
+            arguments: tuple = (self._problem or line.board.sfen(), go, self._mate_stop)
             self._thread = threading.Thread(target=self._solve, args=arguments, daemon=True)
         else:
             try:
@@ -175,17 +204,18 @@ class Engine:
             answer = thinker.think(line, go, clock).line()
         except Exception as error:  # whatever it is, the GUI must have its answer
             self.say(f"info string error: {type(error).__name__}: {error}")
+            thinker.search.forget()
             move = next(iter(line.board.legal_moves), None)
             import cshogi
 
             answer = "bestmove " + (cshogi.move_to_usi(move) if move else "resign")
         self.say(answer)
 
-    def _solve(self, line: Line, go: Go, stop: threading.Event) -> None:
+    def _solve(self, sfen: str, go: Go, stop: threading.Event) -> None:
         """Answer `go mate`."""
         process = self._mate
         began = time.perf_counter()
-        process.start(line.board.sfen(), _MATE_NODES)
+        process.start(sfen, _MATE_NODES)
         # The answer must be there when the time is over, not begin to come.
         limit = go.mate_time / 1000 - min(0.05, go.mate_time / 10000)
         answer = "checkmate timeout"
@@ -200,6 +230,11 @@ class Engine:
                     answer = "checkmate " + " ".join(found.moves)
                 elif found.refuted:
                     answer = "checkmate nomate"
+                elif found.unable:
+                    self.say(
+                        "info string expected a king to mate, and room for the other in a corner"
+                    )
+                    answer = "checkmate notimplemented"
                 elif go.mate_time == FOREVER:
                     stop.wait()
                 break

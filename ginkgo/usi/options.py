@@ -67,7 +67,9 @@ class Option:
             raise GinkgoError(
                 f"option {self.name}: {text!r}; expected one of {', '.join(self.choices)}"
             )
-        return "" if text == "<empty>" else text
+        if text == "<empty>" or not text:
+            return "" if self.kind == "filename" else self.default
+        return text
 
 
 BACKENDS = ("auto", "onnx", "int8", "keras")

@@ -16,7 +16,7 @@ from typing import Any
 
 import cshogi
 
-from ginkgo.records.replay import IllegalMove
+from ginkgo.errors import GinkgoError
 from ginkgo.search.evaluators import make_evaluator
 from ginkgo.search.queue import Queue
 from ginkgo.search.rules import Line
@@ -31,8 +31,15 @@ PONANZA = 600.0
 #: What programs and libraries take besides tree and cache, in MiB; of a small USI_Hash at most a
 #: quarter is left to them.
 _BASE = 192.0
+#: Milliseconds that it takes to move a node of the tree when the root moves on: where that would
+#: cost too much of the time for a move, the tree begins anew.
+_MOVED = 0.0005
+#: Seconds that a batch may take at most: so long does `stop` wait.
+_LONGEST_BATCH = 0.08
 #: MiB that a cached evaluation takes.
 _CACHED = 0.0007
+#: Simulations after which the only legal move is played: enough to expect an answer.
+_ANSWERED = 50
 #: Positions for each second of thinking that the mate search is given: about a quarter of what it
 #: can do alone, so that it is over before the move is made.
 _MATE_SPEED = 60_000
@@ -63,9 +70,10 @@ class Clock:
             self.running.set()
 
     def hit(self) -> None:
-        """The opponent has played the expected move."""
-        self.began = time.perf_counter()
-        self.running.set()
+        """The opponent has played the expected move. A clock that runs already is left alone."""
+        if not self.running.is_set():
+            self.began = time.perf_counter()
+            self.running.set()
 
     def stop(self) -> None:
         self.stopped.set()
@@ -93,7 +101,7 @@ class Thinker:
             GinkgoError: the model or the book cannot be used.
         """
         self._say, self.options = say, options
-        self._book = read_book(options["BookFile"]) if options["BookFile"] else Book({})
+        self._book = read_book(options["BookFile"]) if options["BookFile"] else Book()
         self.evaluator = make_evaluator(
             options["Model"], options["Evaluator"], options["Threads"]
         )  # fmt: skip
@@ -101,22 +109,42 @@ class Thinker:
         tree = 0.85 * memory - min(_BASE, memory / 4)
         self.queue = Queue(self.evaluator, int(0.1 * memory / _CACHED))
         self.config = SearchConfig(batch=options["BatchSize"], nodes=nodes_in(tree))
-        self.search = Search(self.config)
         self.mate = mate
         self._random = Random()
         self._warm_up()
+        try:
+            self.search = Search(self.config)
+        except MemoryError:
+            raise GinkgoError(f"USI_Hash {memory}: there is not so much memory") from None
         self._clean_up()
 
     def _warm_up(self) -> None:
-        """Have everything compiled, started and tried once before a clock runs."""
+        """Have everything compiled, started and tried once before a clock runs.
+
+        Between two batches nothing is heard: where a batch takes long (a large network on a
+        processor) batches are made smaller.
+        """
         self.mate.start(Line().board.sfen(), 1)
-        search = Search(replace(self.config, nodes=4 * self.config.batch + 200))
+        batch = self.config.batch
+        search = Search(replace(self.config, nodes=8 * batch + 200))
         search.begin()
         queue = Queue(self.evaluator, 0)
-        run([search], queue, 2 * self.config.batch + 20)
+        run([search], queue, 2 * batch + 20)
         search.play(search.best_move())
-        search.begin()
-        run([search], queue, 1)
+        seconds = math.inf
+        for _ in range(3):  # the machine may be busy with something else for a moment
+            search.begin()
+            began = time.perf_counter()
+            run([search], queue, batch)
+            seconds = min(seconds, time.perf_counter() - began)
+            if seconds <= _LONGEST_BATCH:
+                break
+        if seconds > _LONGEST_BATCH and batch > 1:
+            smaller = max(1, int(batch * _LONGEST_BATCH / seconds))
+            self.config = replace(self.config, batch=smaller)
+            self._say(
+                f"info string a batch of {batch} takes {seconds:.2f} s: BatchSize is {smaller}"
+            )
         self.mate.poll(10)
 
     @staticmethod
@@ -131,7 +159,7 @@ class Thinker:
         """Forget the tree."""
         self._clean_up()
         self.search.set_line(Line())
-        self.search.tree.plant(0)
+        self.search.forget()
 
     # --- one move -----------------------------------------------------------------------------
 
@@ -162,23 +190,27 @@ class Thinker:
             return Answer("win")
         if go.infinite or not len(self._book) or line.ply >= options["BookMoves"]:
             return None
-        found = self._book.choose(
-            line.board.sfen(), self._random if options["BookRandom"] else None
-        )
-        if found is None:
-            return None
         try:
+            found = self._book.choose(
+                line.board.sfen(), self._random if options["BookRandom"] else None
+            )
+            if found is None:
+                return None
             line.move_of(found.move)
-        except IllegalMove:
-            self._say(f"info string book: {found.move} is not legal here")
+        except GinkgoError as error:
+            self._say(f"info string book: {error}")
             return None
         self._say(f"info depth 0 score cp {found.value} pv {found.move} {found.reply}".rstrip())
         return Answer(found.move, found.reply)
 
     def _search(self, line: Line, go: Go, clock: Clock) -> Answer:
         search, options = self.search, self.options
+        if clock.running.is_set() and search.tree.size * _MOVED > clock.limits.maximum / 4:
+            search.forget()
         search.set_line(line)
-        plies = [options[name] for name in ("MaxMovesToDraw", "MaxPly") if options[name]]
+        # A game that goes on behind a limit does not know it.
+        limits = (options["MaxMovesToDraw"], options["MaxPly"])
+        plies = [limit for limit in limits if limit > line.ply]
         worth = options["DrawValueWhite" if line.white else "DrawValueBlack"]
         limit = min([n for n in (go.nodes, options["NodesLimit"]) if n], default=10**9)
         search.begin(
@@ -190,8 +222,8 @@ class Thinker:
                 policy_temperature=options["PolicyTemperature"] / 100,
             )
         )
-        progress = _Progress(self, clock, go, limit)
-        self._start_mate(line, go, clock, search.config.max_ply)
+        mating = self._start_mate(line, go, clock, search.config.max_ply)
+        progress = _Progress(self, clock, go, limit, mating)
         # A mate search that is not over by then ends by itself soon, and is not listened to.
         run([search], self.queue, limit, progress.enough)
         if progress.mate:
@@ -201,19 +233,19 @@ class Thinker:
         if not candidates:  # stopped before the root had been evaluated
             return Answer(cshogi.move_to_usi(next(iter(line.board.legal_moves))))
         best = candidates[0]
-        if self._resigns(best):
+        if not go.infinite and self._resigns(best):
             return Answer("resign")
         moves = [cshogi.move_to_usi(move) for move in best.usi_line[:2]]
         return Answer(moves[0], moves[1] if len(moves) > 1 else "")
 
-    def _start_mate(self, line: Line, go: Go, clock: Clock, max_ply: int) -> None:
+    def _start_mate(self, line: Line, go: Go, clock: Clock, max_ply: int) -> bool:
+        """Whether a search for a mate has begun."""
         nodes = self.options["RootMateSearch"]
         seconds = min(clock.limits.optimum, 60_000) / 1000
         if clock.limits.optimum == FOREVER and go.nodes:
             seconds = go.nodes / 1000
         nodes = min(nodes, int(seconds * _MATE_SPEED))
-        if nodes:
-            self.mate.start(line.board.sfen(), nodes, max_ply)
+        return bool(nodes) and self.mate.start_soon(line.board.sfen(), nodes, max_ply)
 
     def _resigns(self, best: Candidate) -> bool:
         threshold = self.options["ResignValue"] / 1000
@@ -224,12 +256,18 @@ class Thinker:
 class _Progress:
     """Asked after every batch: report, and say whether it is enough."""
 
-    def __init__(self, thinker: Thinker, clock: Clock, go: Go, limit: int) -> None:
+    def __init__(self, thinker: Thinker, clock: Clock, go: Go, limit: int, mating: bool) -> None:
+        """
+        Args:
+            limit: simulations at most. mating: whether a mate search runs beside.
+        """
         self._thinker, self._clock, self._go, self._limit = thinker, clock, go, limit
         self._search = thinker.search
         self._interval = thinker.options["PVInterval"] / 1000
         self._began = self._reported = self._asked = time.perf_counter()
-        self._mate_pending = bool(thinker.options["RootMateSearch"])
+        self._slowest = 0.0
+        self._mate_pending = mating
+        self._forced = go.timed and len(list(self._search.line.board.legal_moves)) == 1
         self.mate: tuple[str, ...] = ()
         """The mating line that the mate process found."""
 
@@ -239,8 +277,9 @@ class _Progress:
         if clock.stopped.is_set() or self._found_mate():
             return True
         now = time.perf_counter()
-        # How long the batch took that has just come back: the next one will take as long.
+        # The next batch may take as long as the slowest of late: on a busy machine they differ.
         self._asked, batch = now, 1000 * (now - self._asked)
+        self._slowest = max(batch, 0.95 * self._slowest)
         if now - self._reported >= self._interval:
             self._reported = now
             self.report(self._search.candidates(self._thinker.options["MultiPV"]))
@@ -249,7 +288,9 @@ class _Progress:
         if not clock.running.is_set() or go.infinite:
             return False
         spent, limits = clock.spent, clock.limits
-        if spent + batch >= limits.maximum:
+        if spent + self._slowest >= limits.maximum:
+            return True
+        if self._forced and self._search.simulations >= _ANSWERED:
             return True
         if not limits.flexible or spent < limits.minimum:
             return False

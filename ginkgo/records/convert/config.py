@@ -41,7 +41,7 @@ class ConvertConfig:
     variations: bool = False
     """Take branches too, as games of their own without a result."""
     merge_duplicates: bool = False
-    """Write each position once, with the moves played there and the mean result."""
+    """Write each position of train once, with the moves played there and the mean result."""
     val_fraction: float = 0.05
     """Share of the games of each source in val, and as much in test."""
     workers: int = 0

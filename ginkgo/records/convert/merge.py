@@ -1,6 +1,6 @@
 """`--merge-duplicates`: equal positions become one record, with all moves and the mean result.
 
-In: the shards of a split. Out: shards named `merged-NNNNN`, in place of them. A record then has
+In: the shards of `train`. Out: shards named `merged-NNNNN`, in place of them. A record then has
 
     policy=   how often each move was played there (or the visits, where records have them)
     value=    mean result of the mover over the games that have one, in [0, 1], a draw one half
@@ -9,6 +9,10 @@ In: the shards of a split. Out: shards named `merged-NNNNN`, in place of them. A
 beside the move played most and the winner that the mean leans to (`d`: to none). dlshogi's and
 nshogi's trainers average equal positions so. Positions are laid into parts by a hash first, so that
 memory holds one part at a time.
+
+Validation and test stay as they were played: figures are over games. As the records no longer say
+which games they are of, `games.npy` beside them lists the hashes, so that none of these games is
+ever taken for an unseen one.
 """
 
 from __future__ import annotations

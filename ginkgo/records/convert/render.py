@@ -72,7 +72,8 @@ def game_records(game: Game, packed: Sequence[int], config: ConvertConfig) -> by
     """The record lines of a game, as the filters leave them.
 
     A game whose SFENs do not begin at ply 1 (a diagram) gets the key `start`, the ply of its
-    first position, so that plies can be counted from the start of the game.
+    first position, so that plies can be counted from the start of the game. Where a filter may
+    leave plies out, the key `whole` keeps the hash of the game that they are of.
 
     Args:
         packed: its moves, see `replay.played`.
@@ -84,7 +85,10 @@ def game_records(game: Game, packed: Sequence[int], config: ConvertConfig) -> by
     # The sides take turns.
     sides = (first, "w" if first == "b" else "b")
     rates = {"b": game.rate_b, "w": game.rate_w}
-    texts = {rate: _tail(game, rate, first_ply) for rate in set(rates.values())}
+    other = {} if first_ply == "1" else {"start": first_ply}
+    if config.min_ply > 1 or config.side or config.min_rating:
+        other["whole"] = f"{game.hash:016x}"
+    texts = {rate: _tail(game, rate, other) for rate in set(rates.values())}
     tails = [texts[rates[side]] if _wanted(config, side, rates[side]) else None for side in sides]
     begin = max(0, config.min_ply - 1)
     if not (game.scores or game.policies):
@@ -107,9 +111,8 @@ def _wanted(config: ConvertConfig, side: str, rate: float | None) -> bool:
     return not config.min_rating or (rate is not None and rate >= config.min_rating)
 
 
-def _tail(game: Game, rate: float | None, first_ply: str) -> str:
+def _tail(game: Game, rate: float | None, other: dict[str, str]) -> str:
     """What follows the move in all lines of one side, as `format_record` writes it."""
-    other = {} if first_ply == "1" else {"start": first_ply}
     record = Record("", game.total, "", game.winner, game.game, game.end, rate, other=other)
     return format_record(record).removeprefix(f",{game.total},")
 

@@ -108,4 +108,4 @@ def print_report(report: dict[str, Any]) -> None:
     # Where nobody looks at it a line may be long.
     Console(width=None if sys.stdout.isatty() else 120).print(table)
     if merged := report.get("merged_positions"):
-        print(f"equal positions merged: {sum(merged.values()):,} are left")
+        print(f"equal positions of train merged: {merged:,} are left")

@@ -26,7 +26,7 @@ from ginkgo.records.convert.report import Tally, manifest, report_of
 from ginkgo.records.files import check_writable, write_text
 from ginkgo.records.game import BUCKETS, SPLITS, Refusal
 from ginkgo.records.sources import GAME_SUFFIXES, Source, find_sources
-from ginkgo.records.split import Split, choose_split
+from ginkgo.records.split import MERGED_GAMES, Split, choose_split, write_merged_games
 
 
 def convert(config: ConvertConfig) -> dict[str, Any]:
@@ -62,10 +62,10 @@ def convert(config: ConvertConfig) -> dict[str, Any]:
         if config.merge_duplicates:
             from ginkgo.records.convert.merge import merge_split
 
-            written = {split: merge_split(out / split, config.compress) for split in SPLITS}
-            report["merged_positions"] = {
-                split: sum(shard.positions for shard in shards) for split, shards in written.items()
-            }
+            written["train"] = merge_split(out / "train", config.compress)
+            if written["train"]:
+                write_merged_games(out / "train", _games_of("train", spooled, tallies))
+            report["merged_positions"] = sum(shard.positions for shard in written["train"])
         text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
         write_text(out / "convert-report.json", text)
         if config.report:
@@ -94,7 +94,7 @@ def _records_in(out: Path, config: ConvertConfig) -> list[Path]:
     names = [f"*.{config.to}", f"*.{config.to}.gz", f"*.{config.to}.zst"]
     if config.to != "sfenx":
         return [file for name in names for file in sorted(out.glob(name))]
-    names.insert(0, "manifest.json")
+    names[:0] = ["manifest.json", MERGED_GAMES]
     return [file for name in names for split in SPLITS for file in (out / split).glob(name)]
 
 
@@ -154,6 +154,18 @@ def _read_games(
         progress.advance(len(found.hashes))
         spooled.append(found)
     return spooled
+
+
+def _games_of(split: str, spooled: list[Spooled], tallies: dict[str, Tally]) -> NDArray[np.uint64]:
+    """Hashes of the games that were written to a split."""
+    found = [np.zeros(0, np.uint64)]
+    for one in spooled:
+        tally, homes = tallies[one.source], one.entries["home"]
+        low, high = tally.split.range_of(split)
+        buckets = homes % np.uint64(BUCKETS)
+        held = np.fromiter(tally.held, np.uint64, len(tally.held))
+        found.append(homes[(buckets >= low) & (buckets < high) & ~np.isin(homes, held)])
+    return np.unique(np.concatenate(found))
 
 
 def _show(refused: Iterable[Refusal], shown: set[str], progress: Progress) -> None:

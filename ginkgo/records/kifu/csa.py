@@ -26,6 +26,7 @@ from ginkgo.records.kifu.pieces import (
 )
 from ginkgo.records.kifu.reading import Fault, Reading, ReadOptions
 from ginkgo.records.kifu.result import END_WORDS, Statement, hinted, read_hint
+from ginkgo.records.kifu.scores import Scores
 from ginkgo.records.sfen import LIMITS
 
 #: What the shogi server gives as reason in its `'summary` line, as end words.
@@ -129,6 +130,8 @@ class _Lines:
         self._hint: Statement | None = None
         self._names: dict[str, str] = {}
         """Side by name, as the server knows them."""
+        self._scores = Scores()
+        """Those that are written as in KIF."""
 
     def fault(self, number: int, reason: str) -> Fault:
         return Fault(number, reason, len(self.moves))
@@ -146,8 +149,8 @@ class _Lines:
         """A line with an apostrophe: what servers say, scores, text."""
         reading = self.reading
         if line.startswith("'**"):
-            if self.moves:
-                _read_score(line, reading, len(self.moves), self.signs[-1])
+            if not _read_score(line, reading, len(self.moves), self.signs):
+                self._scores.note(len(self.moves), line[2:])
         elif match := _SUMMARY.match(line):
             self._summary = (match[1].strip(), match[2])
         elif match := _RATE.fullmatch(line):
@@ -158,8 +161,11 @@ class _Lines:
                 reading.rate_w = float(match[3])
         elif line.startswith("'#"):
             self._hint = read_hint(line[1:]) or self._hint
-        elif self._comments and line.startswith("'*"):
-            reading.comments.setdefault(len(self.moves), []).append(line[2:])
+        elif line.startswith("'*"):
+            if line[2:3] == "#":
+                self._scores.note(len(self.moves), line[2:])
+            if self._comments:
+                reading.comments.setdefault(len(self.moves), []).append(line[2:])
 
     def _header(self, number: int, line: str) -> None:
         """Names, facts, the version, and what a client noted of the server."""
@@ -240,6 +246,10 @@ class _Lines:
             text = self.signs[ply] + self.moves[ply]
             raise Fault(self.lines[ply], f"ply {ply + 1}: cannot read {text!r}", ply)
         reading.named = found  # type: ignore[assignment]
+        white = reading.start.split()[1] == "w"
+        for place, score in enumerate(self._scores.by_move(white, len(self.moves))):
+            if score is not None:
+                _put_score(reading, place + 1, score)
         if self._summary is not None:
             _add_summary(reading, self._summary, self._names)
         if self._hint is not None:
@@ -256,13 +266,20 @@ class _Lines:
             raise Fault(self.lines[ply], f"ply {ply + 1}: {sign} moves twice", ply)
 
 
-def _read_score(line: str, reading: Reading, ply: int, sign: str) -> None:
-    """floodgate writes scores from Black's view after the move that they led to."""
-    if (match := _SCORE.match(line)) and len(match[1]) < 9:
-        scores = reading.scores
-        scores.extend([None] * (ply - len(scores)))
+def _put_score(reading: Reading, ply: int, score: int) -> None:
+    """Set the score of a move (from 1); the list need not be so long yet."""
+    reading.scores.extend([None] * (ply - len(reading.scores)))
+    reading.scores[ply - 1] = score
+
+
+def _read_score(line: str, reading: Reading, ply: int, signs: list[str]) -> bool:
+    """Whether a comment holds a score as floodgate writes it: from Black's view, after the move
+    that it led to."""
+    match = _SCORE.match(line)
+    if match and ply and len(match[1]) < 9:
         score = int(match[1])
-        scores[ply - 1] = score if sign == "+" else -score
+        _put_score(reading, ply, score if signs[-1] == "+" else -score)
+    return match is not None
 
 
 def _statement(text: str, word: str) -> Statement:

@@ -37,6 +37,7 @@ from ginkgo.records.kifu.reading import (
     sides_of,
 )
 from ginkgo.records.kifu.result import END_WORDS, Statement
+from ginkgo.records.kifu.scores import Scores
 
 _PRESETS = {
     "HIRATE": STARTPOS,
@@ -69,13 +70,13 @@ def read_jkf(text: str, options: ReadOptions) -> Reading:
     reading.black, reading.white = header.name("b"), header.name("w")
     reading.start = _start(data.get("initial"), header)
     sides_of(reading.start)
-    nodes = data["moves"]
+    nodes, scores = data["moves"], Scores()
     moves: list[Move] = []
     forks: list[tuple[list[Move], int, Any]] = []  # the line, the ply of the fork, its nodes
     for index, node in enumerate(nodes):
         if not isinstance(node, dict):
             raise Fault(0, f"move {index}: not an object")
-        _comments(node, reading, len(moves) + bool(node.get("move")), options)
+        _comments(node, reading, len(moves) + bool(node.get("move")), options, scores)
         if options.variations and isinstance(node.get("forks"), list):
             forks += [(moves, len(moves) + 1, fork) for fork in node["forks"]]
         if "move" in node:
@@ -88,6 +89,7 @@ def read_jkf(text: str, options: ReadOptions) -> Reading:
             reading.times.append(_seconds(node.get("time")))
         if "special" in node:
             reading.statements.append(_special(str(node["special"]), reading))
+    reading.scores = scores.by_move(reading.start.split()[1] == "w", len(moves))
     reading.lines = [0] * len(moves)
     reading.named = moves
     if options.variations:
@@ -154,9 +156,15 @@ def _seconds(time: Any) -> float | None:
     return time if 0 <= time < 1e7 else None  # JSON knows numbers without end
 
 
-def _comments(node: dict[str, Any], reading: Reading, ply: int, options: ReadOptions) -> None:
+def _comments(
+    node: dict[str, Any], reading: Reading, ply: int, options: ReadOptions, scores: Scores
+) -> None:
     comments = node.get("comments")
-    if options.comments and isinstance(comments, list) and comments:
+    if not isinstance(comments, list) or not comments:
+        return
+    for comment in map(str, comments):
+        scores.note(ply, comment)
+    if options.comments:
         reading.comments.setdefault(ply, []).extend(map(str, comments))
 
 

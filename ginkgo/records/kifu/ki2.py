@@ -42,10 +42,11 @@ from ginkgo.records.kifu.reading import (
     sides_of,
 )
 from ginkgo.records.kifu.result import Statement, hinted, read_hint
+from ginkgo.records.kifu.scores import Scores
 from ginkgo.records.replay import breaks_promotion, set_up
 
 _MARKS = BLACK_MARKS + WHITE_MARKS
-_TOKEN = re.compile(
+TOKEN = re.compile(
     rf"([{_MARKS}])[ \t　]*(?:(同)|([1-9１-９])([一二三四五六七八九1-9１-９]))[ \t　]*"
     rf"({PIECE_PATTERN})[ \t　]*([右左直上下引寄行入]*)(不成|生|成)?(打)?"
 )
@@ -54,11 +55,11 @@ _LETTERS = "?PLNSBRG"
 _MAJORS = (BISHOP, CSA_PIECES["HI"], CSA_PIECES["UM"], CSA_PIECES["RY"])
 
 
-class _Unclear(GinkgoError):
+class Unclear(GinkgoError):
     """A move that no piece, or several, could make."""
 
 
-class _Board:
+class Board:
     """A position that moves are resolved in."""
 
     def __init__(self, start: str) -> None:
@@ -86,29 +87,29 @@ class _Board:
         white = self.white
         return bool(move) and not breaks_promotion(move, white) and self._board.is_legal(move)
 
-    def push(self, usi: str, to: int, piece: int) -> None:
+    def push(self, usi: str) -> None:
+        """Play a move that is known to be legal."""
         if self._slow is not None:
             self._slow.push_usi(usi)
         else:
             self._board.push_usi(usi)
-        if usi[1] != "*":
-            self.cells[10 * int(usi[0]) + "abcdefghi".index(usi[1]) + 1] = 0
-        self.cells[to] = piece + (WHITE if self.white else 0)
+        to = 10 * int(usi[2]) + "abcdefghi".index(usi[3]) + 1
+        if usi[1] == "*":
+            piece = _LETTERS.index(usi[0]) + (WHITE if self.white else 0)
+        else:
+            origin = 10 * int(usi[0]) + "abcdefghi".index(usi[1]) + 1
+            piece = self.cells[origin] + (8 if usi[-1] == "+" else 0)
+            self.cells[origin] = 0
+        self.cells[to] = piece
         self.white = not self.white
         self.last_to = to
         self.moves.append(usi)
 
-    def replayed(self, moves: list[str]) -> _Board:
+    def replayed(self, moves: list[str]) -> Board:
         """Another board at the end of such moves, which are known to be legal."""
-        board = _Board(self.start)
+        board = Board(self.start)
         for usi in moves:
-            to = 10 * int(usi[2]) + "abcdefghi".index(usi[3]) + 1
-            if usi[1] == "*":
-                piece = _LETTERS.index(usi[0])
-            else:
-                origin = 10 * int(usi[0]) + "abcdefghi".index(usi[1]) + 1
-                piece = board.cells[origin] % WHITE + (8 if usi[-1] == "+" else 0)
-            board.push(usi, to, piece)
+            board.push(usi)
         return board
 
 
@@ -119,7 +120,7 @@ def read_ki2(text: str, options: ReadOptions) -> Reading:
         Fault: a move of the main line cannot be read, or several pieces could make it.
     """
     reading = Reading("ki2")
-    header, lines = Header(), text.split("\n")
+    header, lines, scores = Header(), text.split("\n"), Scores()
     tokens: list[tuple[int, re.Match[str]]] = []
     until_plies, ended, rest_from = 0, False, len(lines)
     hint: Statement | None = None
@@ -129,6 +130,7 @@ def read_ki2(text: str, options: ReadOptions) -> Reading:
             hint = read_hint(stripped) or hint
             continue
         if stripped[0] in "*＊":
+            scores.note(len(tokens), stripped[1:])
             if options.comments:
                 reading.comments.setdefault(len(tokens), []).append(stripped[1:])
         elif stripped.startswith("変化"):
@@ -152,7 +154,7 @@ def read_ki2(text: str, options: ReadOptions) -> Reading:
     _set_start(reading, header, tokens)
     sides_of(reading.start)
     try:
-        board = _Board(reading.start)
+        board = Board(reading.start)
     except GinkgoError as error:
         raise Fault(0, f"start position: {error}") from None
     reading.lines = [number for number, _ in tokens]
@@ -160,7 +162,7 @@ def read_ki2(text: str, options: ReadOptions) -> Reading:
         last = ply == len(tokens)
         try:
             usi = _play(board, match)
-        except _Unclear as error:
+        except Unclear as error:
             raise Fault(number, f"ply {ply}: {error}", ply - 1) from None
         if not usi.endswith("!"):
             continue
@@ -168,6 +170,7 @@ def read_ki2(text: str, options: ReadOptions) -> Reading:
             raise Fault(number, f"ply {ply}: illegal move {match[0]}", ply - 1)
         reading.moves = [*board.moves, usi[:-1]]
     reading.moves = reading.moves or board.moves
+    reading.scores = scores.by_move(reading.start.split()[1] == "w", len(reading.moves))
     listed = len(tokens)
     if until_plies and until_plies not in (listed, listed + 1):
         # That contradicts whatever is stated.
@@ -180,8 +183,8 @@ def read_ki2(text: str, options: ReadOptions) -> Reading:
 
 
 def _tokens(number: int, line: str, ply: int) -> list[re.Match[str]]:
-    found = list(_TOKEN.finditer(line))
-    left = _TOKEN.sub("", line).strip(" \t　")
+    found = list(TOKEN.finditer(line))
+    left = TOKEN.sub("", line).strip(" \t　")
     if left.strip("+"):
         raise Fault(number, f"cannot read {left[:40]!r}", ply + len(found))
     return found
@@ -196,26 +199,33 @@ def _set_start(reading: Reading, header: Header, tokens: list[tuple[int, re.Matc
         reading.statements = [Statement(one.text, one.end, "-") for one in reading.statements]
 
 
-def _play(board: _Board, match: re.Match[str]) -> str:
-    """Play what a token says.
+def _play(board: Board, match: re.Match[str]) -> str:
+    """Play what a token says, see `meant`; what is against the rules is not played."""
+    usi = meant(board, match)
+    if not usi.endswith("!"):
+        board.push(usi)
+    return usi
+
+
+def meant(board: Board, match: re.Match[str]) -> str:
+    """The move that a token (see `TOKEN`) says.
 
     Returns:
-        USI; with an exclamation mark: it is against the rules, and was not played.
+        USI; with an exclamation mark: it is against the rules.
 
     Raises:
-        _Unclear: no piece, or several, could be meant.
+        Unclear: no piece, or several, could be meant.
     """
     mark, same, file, rank, kanji, words, promotion, drop = match.groups()
     if (mark in WHITE_MARKS) != board.white:
-        raise _Unclear(f"{match[0]}: the other side is to move")
+        raise Unclear(f"{match[0]}: the other side is to move")
     to = board.last_to if same else 10 * DIGITS[file] + DIGITS[rank]
     if not to:
-        raise _Unclear("同 without a move before it")
+        raise Unclear("同 without a move before it")
     piece = PIECES[kanji]
     plus = "+" if promotion == "成" else ""
-    after = piece + 8 if plus else piece
     if plus and piece >= GOLD:
-        raise _Unclear(f"{match[0]} is no move")
+        raise Unclear(f"{match[0]} is no move")
     side = WHITE if board.white else 0
     squares = []
     if not drop:
@@ -226,18 +236,15 @@ def _play(board: _Board, match: re.Match[str]) -> str:
         if len(able) > 1:
             able = _which(able, to, words, piece, board.white)
         if len(able) != 1:
-            raise _Unclear(f"{match[0]}: {len(able) or 'no'} pieces could be meant")
-        usi = f"{SQUARE_NAMES[able[0]]}{target}{plus}"
-    elif piece <= GOLD and not plus and board.legal(f"{_LETTERS[piece]}*{target}"):
-        usi = f"{_LETTERS[piece]}*{target}"
-    elif len(squares) == 1:
+            raise Unclear(f"{match[0]}: {len(able) or 'no'} pieces could be meant")
+        return f"{SQUARE_NAMES[able[0]]}{target}{plus}"
+    if piece <= GOLD and not plus and board.legal(f"{_LETTERS[piece]}*{target}"):
+        return f"{_LETTERS[piece]}*{target}"
+    if len(squares) == 1:
         return f"{SQUARE_NAMES[squares[0]]}{target}{plus}!"
-    elif piece <= GOLD and not plus and (drop or not squares):
+    if piece <= GOLD and not plus and (drop or not squares):
         return f"{_LETTERS[piece]}*{target}!"
-    else:
-        raise _Unclear(f"illegal move {match[0]}")
-    board.push(usi, to, after)
-    return usi
+    raise Unclear(f"illegal move {match[0]}")
 
 
 def _which(able: list[int], to: int, words: str, piece: int, white: bool) -> list[int]:
@@ -271,10 +278,10 @@ def _which(able: list[int], to: int, words: str, piece: int, white: bool) -> lis
     return able
 
 
-def _read_branches(reading: Reading, lines: list[str], begin: int, main: _Board) -> None:
+def _read_branches(reading: Reading, lines: list[str], begin: int, main: Board) -> None:
     """The branches; what is odd about them becomes a note."""
     current = list(main.moves)
-    board: _Board | None = None
+    board: Board | None = None
     branch_line, ply, left = 0, 0, MOST_BRANCH_PLIES
 
     def close() -> None:

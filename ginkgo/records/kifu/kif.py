@@ -38,6 +38,7 @@ from ginkgo.records.kifu.reading import (
     sides_of,
 )
 from ginkgo.records.kifu.result import Statement, hinted, read_hint
+from ginkgo.records.kifu.scores import Scores
 
 #: What is possessive here (`*+`) keeps a line of a million blanks from taking hours.
 _MOVE = re.compile(
@@ -103,6 +104,7 @@ class _MainLine:
         self._hint: Statement | None = None
         self._unknown_end: tuple[int, str] | None = None
         """Where a line with an unknown word stands: nothing may follow that."""
+        self._scores = Scores()
 
     def plain_move(self, number: int, ply: str, text: str, minutes: str, seconds: str) -> bool:
         """A line that most likely is a move; if it is and nothing is odd about it, it is taken."""
@@ -156,6 +158,8 @@ class _MainLine:
         """Any other line, without the blanks before it."""
         sign = line[0]
         if sign in "*＊":
+            if line[1:2] in ("*", "#"):
+                self._scores.note(len(self.moves), line[1:])
             if self._comments:
                 self.reading.comments.setdefault(len(self.moves), []).append(line[1:])
         elif sign == "#":
@@ -212,6 +216,7 @@ class _MainLine:
         _set_start(reading, self._header, self.moves)
         reading.lines = self._places
         reading.named = self.moves
+        reading.scores = self._scores.by_move(reading.start.split()[1] == "w", len(self.moves))
         _check_until(reading, self._until_plies, self.first_label)
         if self._hint is not None:
             reading.statements = hinted(reading.statements, self._hint)

@@ -8,7 +8,7 @@ winner, a comment line says it (`#ginkgo end=…`), which other programs pass ov
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from rsshogi.initial_positions import HANDICAP_TO_SFEN
@@ -16,6 +16,7 @@ from rsshogi.initial_positions import HANDICAP_TO_SFEN
 from ginkgo.records.game import STARTPOS, Game
 from ginkgo.records.kifu.bod import FILES, KANJI, NUMBERS, diagram
 from ginkgo.records.kifu.japanese import END_WORDS
+from ginkgo.records.kifu.ki2 import TOKEN, Board, Unclear, meant
 from ginkgo.records.kifu.packed import HCPE, PSV, pack
 from ginkgo.records.kifu.pieces import CSA_NAMES, WHITE, cells_from_sfen
 from ginkgo.records.kifu.result import END_WORDS as CSA_END_WORDS
@@ -33,6 +34,8 @@ _KIF_WORDS = {
 _CSA_WINNERS = {
     **{"b": "SENTE_WIN_UNKNOWN", "w": "GOTE_WIN_UNKNOWN", "d": "DRAW_UNKNOWN", "-": "%CHUDAN"},
 }
+#: What tells pieces of a kind apart in KI2, the plainest first.
+_WHICH = ("", "上", "寄", "引", "直", "右", "左", "右上", "右寄", "右引", "左上", "左寄", "左引")
 _CSA_WORDS = {end: word for word, (end, _) in reversed(CSA_END_WORDS.items()) if end != "unknown"}
 
 
@@ -148,41 +151,65 @@ def write_kif(game: Game) -> str:
     lines.append("手数----指手---------消費時間--")
     comments = game.comments or {}
     lines += _comment_lines(comments.get(0, ""), "*")
-    last_to, spent = 0, [0.0, 0.0]
-    for ply, (origin, to, piece, promotes, white) in enumerate(_steps(game), 1):
-        square = "同　" if to == last_to else _square(to)
-        kanji = KANJI[piece - 8 if promotes else piece]
-        tail = f"({origin})" if origin else ""
-        text = f"{square}{kanji}{'成' if promotes else ''}{'' if origin else '打'}{tail}"
+    spent = [0.0, 0.0]
+    for ply, (text, white) in enumerate(kif_moves(game.start, game.moves), 1):
         time = game.times[ply - 1] if game.times else None
         if time is not None:
             spent[white] += time
             text = f"{text:<10}({_clock(time)}/{_long_clock(spent[white])})"
         lines.append(f"{ply:4d} {text}")
         lines += _comment_lines(comments.get(ply, ""), "*")
-        last_to = to
     return "\n".join([*lines, *_kif_end(game, numbered=True)]) + "\n"
 
 
+def kif_moves(start: str, moves: Sequence[str], last_to: int = 0) -> Iterator[tuple[str, bool]]:
+    """Moves as KIF words them, and whether White makes them.
+
+    Args:
+        start: SFEN of the position before the first. moves: legal ones, in USI.
+        last_to: destination of the move before the first, as 10·file + rank; 0: there is none.
+
+    >>> [text for text, _ in kif_moves("4k4/9/9/9/9/9/9/4p4/4K4 b G 1", ["5i5h", "5a5b", "G*5c"])]
+    ['５八玉(59)', '５二玉(51)', '５三金打']
+    """
+    for origin, to, piece, promotes, white in _steps(Game(start=start, moves=moves)):
+        square = "同　" if to == last_to else _square(to)
+        kanji = KANJI[piece - 8 if promotes else piece]
+        tail = f"({origin})" if origin else "打"
+        yield f"{square}{kanji}{'成' if promotes else ''}{tail}", white
+        last_to = to
+
+
+def kif_file(game: Game) -> bytes:
+    """A game as a `.kif` file: in Shift-JIS, which its suffix stands for, where every sign of it is
+    there, else in UTF-8 (which its first line says)."""
+    text = write_kif(game)
+    try:
+        return text.replace("encoding=UTF-8", "encoding=Shift_JIS", 1).encode("cp932")
+    except UnicodeEncodeError:
+        return text.encode()
+
+
 def write_ki2(game: Game) -> str:
-    """A game as KI2 (UTF-8). Which piece is meant is worded by rsshogi."""
-    from rsshogi.core import Board, Move
+    """A game as KI2 (UTF-8). Which piece is meant is worded by rsshogi, see also `_clear`."""
+    from rsshogi import core
 
     lines = ["#KI2 version=2.0 encoding=UTF-8", *_header(game), ""]
     comments = game.comments or {}
     lines += _comment_lines(comments.get(0, ""), "*")
-    board = Board()
+    board, read = core.Board(), Board(game.start)
     board.set_sfen(game.start)
     row: list[str] = []
     last_to = ""
     for ply, usi in enumerate(game.moves, 1):
-        text = Move.from_usi(usi).to_ki2(board)
+        text = core.Move.from_usi(usi).to_ki2(board)
         if text is None:
             raise ValueError(f"ply {ply}: {usi} has no name in KI2")
         board.apply_usi(usi)
         if usi[2:4] == last_to and "同" not in text:
             text = f"{text[0]}同　{text[3:]}"
-        row.append(text)
+        row.append(_clear(text, usi, read))
+        read.push(usi)
         last_to = usi[2:4]
         comment = comments.get(ply, "")
         if len(row) == 6 or comment or ply == game.total:
@@ -190,6 +217,38 @@ def write_ki2(game: Game) -> str:
             row = []
         lines += _comment_lines(comment, "*")
     return "\n".join([*lines, *_kif_end(game, numbered=False)]) + "\n"
+
+
+def _clear(text: str, usi: str, board: Board) -> str:
+    """A move in KI2, worded so that whoever reads it finds the right piece.
+
+    rsshogi lets 左 and 右 stand alone where they leave two pieces: golds on 3h and 3i can both go
+    to 2h from the left, and with a third one on 1h neither 寄 nor 左 is enough, only 左寄.
+
+    Args:
+        text: as rsshogi words it. usi: the move. board: the position before it.
+
+    Raises:
+        ValueError: no words tell the piece.
+    """
+    if _names(text, usi, board):
+        return text
+    match = TOKEN.fullmatch(text)
+    if match is not None:
+        head, tail = text[: match.start(6)], match[7] or ""
+        for words in ("打",) if usi[1] == "*" else _WHICH:
+            if _names(f"{head}{words}{tail}", usi, board):
+                return f"{head}{words}{tail}"
+    raise ValueError(f"{usi} has no name in KI2")
+
+
+def _names(text: str, usi: str, board: Board) -> bool:
+    """Whether the reader takes a move in KI2 for the one that is meant."""
+    match = TOKEN.fullmatch(text)
+    try:
+        return match is not None and meant(board, match) == usi
+    except Unclear:
+        return False
 
 
 def _sides(start: str) -> tuple[str, str, str]:

@@ -1,0 +1,144 @@
+"""The folder of a match: its settings, its games, their kifu.
+
+In: games as they end. Out: `config.json`, `games.jsonl` (a game a line), `kifu/*.csa` and `.kif`;
+and all of it read back, so that a match that was broken off goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from ginkgo.arena.referee import Played
+from ginkgo.errors import GinkgoError
+from ginkgo.records.files import write_text
+from ginkgo.records.kifu.write import write_csa, write_kif
+
+CONFIG, GAMES, RESULT = "config.json", "games.jsonl", "result.json"
+#: Settings that may change when a match goes on: they leave its games as they are.
+_FREE = ("games", "concurrency")
+
+
+class MatchFolder:
+    """A folder that this process writes to."""
+
+    def __init__(self, path: Path, settings: dict[str, Any], kifu: bool) -> None:
+        """Open a folder, new or with a match that was broken off.
+
+        Args:
+            settings: JSON-able; those of a match that is there must be the same.
+            kifu: write each game as CSA and KIF.
+
+        Raises:
+            GinkgoError: it holds a match with other settings, or cannot be written.
+        """
+        self.path, self._kifu = path, kifu
+        self.names: tuple[str, str] = tuple(one["name"] for one in settings["players"])  # type: ignore[assignment]
+        if (path / CONFIG).exists():
+            _compare(path, read_settings(path), settings)
+        elif (path / GAMES).exists():
+            raise GinkgoError(f"{path}: holds games but no {CONFIG}; give another folder by --out")
+        write_text(path / CONFIG, json.dumps(settings, indent=1, ensure_ascii=False) + "\n")
+        _drop_torn_line(path / GAMES)
+        self.games = read_games(path)
+        """Games that have been played."""
+        try:
+            self._file = os.open(path / GAMES, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise GinkgoError(f"{path / GAMES}: cannot write: {error.strerror}") from None
+
+    def __enter__(self) -> MatchFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._file)
+
+    def add(self, played: Played) -> None:
+        """Keep a game: first its kifu, then its line, in one write.
+
+        Raises:
+            GinkgoError: it cannot be written.
+        """
+        if self._kifu:
+            name = f"{played.number + 1:05d}"
+            plain = played.game(self.names, comments=False)
+            write_text(self.path / "kifu" / f"{name}.csa", write_csa(plain))
+            write_text(self.path / "kifu" / f"{name}.kif", write_kif(played.game(self.names)))
+        line = json.dumps(played.to_json(), ensure_ascii=False, separators=(",", ":")) + "\n"
+        try:
+            os.write(self._file, line.encode())
+            os.fsync(self._file)
+        except OSError as error:
+            raise GinkgoError(f"{self.path / GAMES}: cannot write: {error.strerror}") from None
+        self.games.append(played)
+
+
+def _compare(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    now = json.loads(json.dumps(now))
+    for name in dict.fromkeys([*before, *now]):
+        if name not in _FREE and before.get(name) != now.get(name):
+            was, wanted = before.get(name), now.get(name)
+            if name == "players":
+                was, wanted = _difference(was, now["players"])
+            raise GinkgoError(
+                f"{path}: a match with {name} {was}, not {wanted}; give another folder by --out"
+            )
+
+
+def _difference(before: Any, now: list[dict[str, Any]]) -> tuple[Any, Any]:
+    """What differs of the players, in a few words."""
+    with contextlib.suppress(KeyError, TypeError):
+        for was, wanted in zip(before, now, strict=True):
+            for name in wanted:
+                if was[name] != wanted[name]:
+                    return f"{was['name']} ({name} {was[name]})", wanted[name]
+    return before, now
+
+
+def _drop_torn_line(path: Path) -> None:
+    """Cut off a last line that was not written to its end."""
+    if not path.exists():
+        return
+    with open(path, "rb+") as stream:
+        text = stream.read()
+        stream.truncate(text.rfind(b"\n") + 1)
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The settings of a match.
+
+    Raises:
+        GinkgoError: there are none, or they are damaged.
+    """
+    try:
+        found = json.loads((path / CONFIG).read_text("utf-8"))
+        if not isinstance(found["players"], list) or len(found["players"]) != 2:
+            raise ValueError("two players expected")
+    except OSError as error:
+        raise GinkgoError(f"{path / CONFIG}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise GinkgoError(f"{path / CONFIG}: no settings of a match: {error}") from None
+    return found
+
+
+def read_games(path: Path) -> list[Played]:
+    """The games of a match, in the order in which they ended; a torn last line is left out.
+
+    Raises:
+        GinkgoError: a line is no game.
+    """
+    file = path / GAMES
+    if not file.exists():
+        return []
+    lines = file.read_bytes().split(b"\n")
+    games: dict[int, Played] = {}
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            played = Played.from_json(json.loads(line))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise GinkgoError(f"{file}:{number}: no game of a match: {error}") from None
+        games.setdefault(played.number, played)
+    return list(games.values())
