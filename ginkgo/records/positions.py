@@ -37,8 +37,8 @@ def write_sfens(start: str, played: Sequence[int]) -> list[str]:
     >>> write_sfens("4k4/9/9/9/9/9/9/9/4K4 b P 1", [0])
     ['4k4/9/9/9/9/9/9/9/4K4 b P 1']
     """
-    if not played:
-        return []
+    if len(played) < 2:  # packed positions are games of one ply
+        return [start][: len(played)]
     return _written(start, played, b"", (b"\n", b"\n"), 0).decode().splitlines()
 
 

@@ -157,7 +157,7 @@ def walk_named(
     unpack, is_legal, push = board.move_from_move16, board.is_legal, board.push
     note, note_usi, named = packed.append, usi.append, _NAMED
     for one in moves:
-        bits, text, after, outer = named[one]
+        bits, text, after, stuck = named[one]
         if bits < 0:
             raise Misfit(len(usi) + 1, text)
         move = unpack(bits)
@@ -165,8 +165,8 @@ def walk_named(
         if kind != after:
             if not 1 <= kind <= ROOK or kind + 8 != after:
                 raise Misfit(len(usi) + 1, f"{text}: the piece there is not the one named")
-            move, text, outer = move | _PROMOTES, f"{text}+", True
-        if (outer and breaks_promotion(move, white)) or not is_legal(move):
+            move, text, stuck = move | _PROMOTES, f"{text}+", True
+        if (stuck and breaks_promotion(move, white)) or not is_legal(move):
             return text
         push(move)
         note(move)
@@ -187,7 +187,7 @@ class _Moves(dict):
 
 class _Named(dict):
     """By move as kifu name it: cshogi's 16 bits (-1: none), USI (or what is wrong with it), the
-    kind of the piece after the move (0: a drop), and whether it ends in an outer rank."""
+    kind of the piece after the move (0: a drop), and whether that may be stuck there."""
 
     def __missing__(self, move: Move) -> tuple[int, str, int, bool]:
         origin, to, after = move
@@ -198,7 +198,8 @@ class _Named(dict):
             found = (-1, f"a piece cannot be dropped so on {target}", 0, False)
         else:
             usi = (SQUARE_NAMES[origin] if origin else f"{'?PLNSBRG'[after]}*") + target
-            found = (move16(usi), usi, after if origin else 0, target[1] in _OUTER)
+            stuck = after <= _KNIGHT and target[1] in _OUTER
+            found = (move16(usi), usi, after if origin else 0, stuck)
         if len(self) < 1 << 17:
             self[move] = found
         return found

@@ -5,8 +5,8 @@ In: the first bytes of a file, and its name. Out: one of `FORMATS`, or nothing.
 
 from __future__ import annotations
 
-import io
 import re
+from collections.abc import Iterator
 
 from ginkgo.errors import GinkgoError
 from ginkgo.records.files import plain_suffix
@@ -64,8 +64,8 @@ def detect(head: bytes, name: str = "", whole: bool = True) -> str:
     if text.lstrip().startswith("{"):
         return "jkf"
     japanese = weak = False
-    for line in io.StringIO(text):
-        if line[0] in "#*&" or not (match := _SIGN.match(line.rstrip("\n"))):
+    for line in _lines(text):
+        if line[:1] in tuple("#*&") or not (match := _SIGN.match(line)):
             continue
         kind = match.lastgroup or ""
         if kind in TEXT_FORMATS:
@@ -77,6 +77,13 @@ def detect(head: bytes, name: str = "", whole: bool = True) -> str:
     if hint in PACKED_FORMATS:
         return _detect_packed(head, hint, whole)
     return "csa" if weak else hint
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The lines of a text; most often the first few tell all."""
+    *first, rest = text.split("\n", 32)
+    yield from first
+    yield from rest.split("\n")
 
 
 def _detect_packed(head: bytes, hint: str, whole: bool) -> str:

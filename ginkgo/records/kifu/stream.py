@@ -42,6 +42,8 @@ _READERS = {"csa": read_csa, "kif": read_kif, "ki2": read_ki2, "jkf": read_jkf}
 _SEPARATOR = re.compile(rb"(?m)^/[ \t]*+\r?$")
 #: A line that is neither blank nor a comment.
 _SOMETHING = re.compile(rb"(?m)^[ \t\r]*+[^' \t\r\n]")
+#: Formats of one game a file.
+_SINGLE = ("kif", "ki2", "jkf")
 #: In a name: what follows is the place inside an archive.
 INSIDE = "!"
 #: Archives within archives are opened so deep.
@@ -129,6 +131,9 @@ def cut(
         if not member:
             yield Refusal(file, 1, "no kifu format that is known", "unknown format")
         return
+    if whole and damage is None and (kind in _SINGLE or (kind == "csa" and _is_one_game(head))):
+        yield RawGame(file, 1, kind, head, stem)
+        return
     joined = _Joined(head, io.BytesIO() if whole else stream, damage)
     wide = head.startswith(UTF16_MARKS)
     if (wide and kind in ("usi", "csa")) or (kind == "usi" and b"\r" in head and b"\n" not in head):
@@ -155,6 +160,12 @@ def cut(
             yield Refusal(file, 1, f"more than {LONGEST_GAME} bytes", "too long")
         else:
             yield RawGame(file, 1, kind, data, stem)
+
+
+def _is_one_game(csa: bytes) -> bool:
+    """Whether a CSA file is surely one: it has no separator, nor line ends that could hide one."""
+    plain = b"\r" not in csa or b"\n" in csa
+    return plain and not csa.startswith(UTF16_MARKS) and not _SEPARATOR.search(csa)
 
 
 def _read_up_to(stream: IO[bytes], size: int) -> tuple[bytes, Exception | None]:
