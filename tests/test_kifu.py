@@ -99,6 +99,19 @@ def core(game: Game) -> tuple:
     return (game.start.split()[:3], list(game.moves), game.winner, game.end)
 
 
+def test_a_piece_that_a_library_leaves_ambiguous_is_named():
+    """Golds on 3h, 1h and 3i can go to 2h: 左 alone would fit the first and the last."""
+    start = "3p3n1/L1pr1s+N2/Gpb1k1b1l/p1K5p/2PPPs1pP/PP1S2pP1/N5P1L/2R1p1G1G/L3S1GN1 b 2P 117"
+    names = []
+    for origin in ("3h", "1h", "3i"):
+        game = Game(start=start, moves=[f"{origin}2h"], winner="b", end="toryo")
+        text = write.write_ki2(game)
+        names.append(next(line for line in text.splitlines() if line.startswith("▲")))
+        assert read_one(text, "x.ki2").moves == game.moves
+    assert names[0] == "▲２八金左寄"
+    assert len(set(names)) == 3
+
+
 @settings(max_examples=30, deadline=None)
 @given(games)
 def test_every_game_comes_back_from_every_format(game):

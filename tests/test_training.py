@@ -323,8 +323,11 @@ def test_bfloat16_leaves_a_model_that_everyone_can_play(config):
     )
     assert found.top1_agreement > 0.9
     # Another training of the same run must not leave the export of other weights there.
+    own = config.runs / "tiny" / "model-of-mine.onnx"
+    own.write_bytes(b"")
     Trainer(replace(config, resume=True, steps=3, heads=("policy", "value"))).run()
     assert not (config.runs / "tiny" / "model.onnx").exists()
+    assert own.exists()  # no engine takes it for the model's
 
 
 def test_other_planes_after_the_move_with_scores(config, games_dir, tmp_path):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ginkgo.errors import GinkgoError
-from ginkgo.models.directory import CONFIG, find_model, load_config
+from ginkgo.models.directory import CONFIG, INT8, ONNX, WEIGHTS, find_model, load_config
 from ginkgo.search.evaluators import HASH, UNIFORM
 from ginkgo.search.search import SearchConfig
 from ginkgo.usi.options import BY_NAME
@@ -297,7 +297,7 @@ def _files(model: str) -> list[Path]:
             raise GinkgoError(f"{model}: no such file")
         return [Path(model)]
     directory = find_model(model)
-    names = (CONFIG, "model-int8.onnx", "model.onnx", "model.keras")
+    names = (CONFIG, INT8, ONNX, WEIGHTS)
     return [directory / name for name in names if (directory / name).is_file()]
 
 

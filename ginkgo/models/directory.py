@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 PRETRAINED = "pretrained"
 CONFIG, WEIGHTS = "config.json", "model.keras"
 BASELINES, GAMES = "baselines.json", "games.npz"
+#: Exports that an engine looks for in the directory.
+ONNX, INT8 = EXPORTS = ("model.onnx", "model-int8.onnx")
 
 
 class SeenGames(NamedTuple):
@@ -59,7 +61,7 @@ def save_model(
 ) -> Path:
     """Write a model directory; each file that stood there before stays whole until it is replaced.
 
-    Exports that were made there of other weights are removed, for an engine would play them.
+    `EXPORTS` that were made there of other weights are removed, for an engine would play them.
 
     Args:
         config: JSON-able; `network`, `features`, `labels`, `heads`, `view`, `trained_on`,
@@ -81,8 +83,11 @@ def save_model(
         raise GinkgoError(f"{directory / WEIGHTS}: cannot write: {error}") from error
     finally:
         temporary.unlink(missing_ok=True)
-    for export in directory.glob("model*.onnx"):
-        export.unlink()
+    for name in EXPORTS:
+        try:
+            (directory / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise GinkgoError(f"{directory / name}: cannot remove: {error}") from error
     write_text(directory / BASELINES, json.dumps(baselines) + "\n")
     with atomic_write(directory / GAMES) as stream:
         np.savez(stream, **seen._asdict())  # type: ignore[arg-type]

@@ -25,13 +25,12 @@ from numpy.typing import NDArray
 from ginkgo.errors import GinkgoError
 from ginkgo.features.labels import LABELS, labels_from_moves, rotate_moves
 from ginkgo.features.position import POSITION, orient
-from ginkgo.models.directory import WEIGHTS, find_model, load_config
+from ginkgo.models.directory import INT8, ONNX, WEIGHTS, find_model, load_config
 
 #: Names that are no models.
 UNIFORM, HASH = "uniform", "hash"
 #: Which file of a model directory to take: the first that is there, or the one named.
 BACKENDS = ("auto", "onnx", "int8", "keras")
-_ONNX, _INT8 = "model.onnx", "model-int8.onnx"
 
 
 class Batch(NamedTuple):
@@ -396,7 +395,7 @@ def _network(model: str, backend: str, threads: int) -> _Network:
         raise GinkgoError(
             f"{model}: planes {config['features']!r}; expected one of {', '.join(_PLANES)}"
         )
-    files = {"int8": directory / _INT8, "onnx": directory / _ONNX, "keras": directory / WEIGHTS}
+    files = {"int8": directory / INT8, "onnx": directory / ONNX, "keras": directory / WEIGHTS}
     wanted = list(files) if backend == "auto" else [backend]
     for kind in wanted:
         if files[kind].is_file():

@@ -366,7 +366,8 @@ class Search:
             temperature: 0: the best; else a move drawn with probability proportional to its
                 visits to the power 1 / temperature, unless a win is proved.
         """
-        found = self.candidates()
+        # The lines of play of all moves would take longer than the rest.
+        found = self.candidates(1 if temperature <= 0 else 0)
         if not found:
             return 0
         open_moves = [one for one in found if one.proof >= 0 and one.visits]
