@@ -263,7 +263,7 @@ def test_lines_are_those_of_format_record():
     assert all(parse_record(line).other == {"start": "34"} for line in lines)
     assert parse_record(lines[1]).game == "a,b=%"
     [line] = render(game, ConvertConfig((), "", min_ply=2)).data.decode().splitlines()
-    assert line + "\n" == lines[1]
+    assert line == f"{lines[1][:-1]},whole={game.hash:016x}"
 
 
 BAD_LINES = {
@@ -303,6 +303,8 @@ def test_unusable_games_are_counted_and_named(tmp_path, source, lines, capsys):
         assert last["line"] == sources["cut"]["games"] + 1
         assert "cut short" in last["reason"]
         said = capsys.readouterr().err.splitlines()
+        # On a slow machine lines of progress stand between them.
+        said = [line for line in said if not line.startswith("reading games")]
         assert len(said) == len(set(said)) == 9
         assert all("refused" in line for line in said)
     assert shards(tmp_path / "out1") == shards(tmp_path / "out2")

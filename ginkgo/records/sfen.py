@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import lru_cache
 
 from ginkgo.errors import GinkgoError
 
@@ -26,6 +27,7 @@ _HAND_ORDER = "RBGSNLPrbgsnlp"
 _MAX_PLY = 65535
 
 
+@lru_cache(maxsize=4096)
 def check_sfen(sfen: str, kings: int = 2) -> str:
     """The SFEN in canonical form: empty squares counted, hands in order, a ply number.
 

@@ -142,7 +142,11 @@ def cut(
         if text is None:
             yield Refusal(file, 1, f"more than {LONGEST_GAME} bytes", "too long")
             return
-        joined = _Joined(decode_japanese(text)[0].encode(), io.BytesIO())
+        try:
+            joined = _Joined(decode_japanese(text)[0].encode(), io.BytesIO())
+        except GinkgoError as error:
+            yield Refusal(file, 1, str(error), "unreadable game", format=kind)
+            return
     if kind == "usi":
         yield from _lines(file, joined)
     elif kind == "csa":
