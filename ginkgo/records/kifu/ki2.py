@@ -229,7 +229,7 @@ def meant(board: Board, match: re.Match[str]) -> str:
     side = WHITE if board.white else 0
     squares = []
     if not drop:
-        squares = [square for square in range(11, 100) if board.cells[square] == piece + side]
+        squares = _where(board.cells, piece + side)
     target = SQUARE_NAMES[to]
     able = [sq for sq in squares if board.legal(f"{SQUARE_NAMES[sq]}{target}{plus}")]
     if able:
@@ -245,6 +245,14 @@ def meant(board: Board, match: re.Match[str]) -> str:
     if piece <= GOLD and not plus and (drop or not squares):
         return f"{_LETTERS[piece]}*{target}!"
     raise Unclear(f"illegal move {match[0]}")
+
+
+def _where(cells: list[int], piece: int) -> list[int]:
+    """The squares of a piece, rising; looking at all 81 in a loop would take most of the time."""
+    found: list[int] = []
+    for _ in range(cells.count(piece)):
+        found.append(cells.index(piece, found[-1] + 1 if found else 0))
+    return found
 
 
 def _which(able: list[int], to: int, words: str, piece: int, white: bool) -> list[int]:
