@@ -31,7 +31,7 @@ OPTIONS = {
     "starvation": "--rate 2000 --workers 1 --batch-size 128 --pool 512 --warmup 0.2 --seconds 0.5",
     "memory": "--workers 1 --batch-size 128 --pool 512 --copies 2",
     "training": "--network b1c8 --batch-size 64 --steps 12 --pool 512 --seconds 0.2",
-    "convert": "--games 6 --merged 20",
+    "convert": "--games 6 --merged 20 --repeats 1",
     "evaluator": "--formats onnx --batch-sizes 1 4 --seconds 0.1",
     "arena": "--model uniform --playouts 4 --together 4 --games 2 --seconds 0.2 --warm-up 0.1"
     " --max-ply 12 --backends int8",
