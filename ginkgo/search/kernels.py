@@ -70,11 +70,6 @@ class Edges(NamedTuple):
     proof: NDArray[np.int16]
 
 
-#: Bytes of a node and of an edge.
-NODE_BYTES = 4 + 4 + 4 + 2 + 2 + 2 + 1 + 1 + 2 + 4 + 4 + 4 + 8 + 8
-EDGE_BYTES = 4 + 4 + 4 + 4 + 4 + 2
-
-
 @inner
 def _best_edge(nodes, edges, node, c_init, c_base, fpu):  # type: ignore[no-untyped-def]
     """Index within the node of the edge with the largest Q + U; -1 where all are proved lost.
