@@ -14,7 +14,7 @@ from ginkgo.pipeline.parse import ParseOptions
 from ginkgo.pipeline.parse_records import parse_records
 from ginkgo.records import Game
 from ginkgo.records.convert import ConvertConfig
-from ginkgo.records.convert.render import game_records
+from ginkgo.records.convert.render import Rendered, render
 from ginkgo.records.files import open_binary
 from ginkgo.records.sources import game_from_line
 
@@ -31,7 +31,7 @@ OPTIONS = {
     "starvation": "--rate 2000 --workers 1 --batch-size 128 --pool 512 --warmup 0.2 --seconds 0.5",
     "memory": "--workers 1 --batch-size 128 --pool 512 --copies 2",
     "training": "--network b1c8 --batch-size 64 --steps 12 --pool 512 --seconds 0.2",
-    "convert": "--games 6 --merged 20",
+    "convert": "--games 6 --merged 20 --repeats 1",
     "evaluator": "--formats onnx --batch-sizes 1 4 --seconds 0.1",
     "arena": "--model uniform --playouts 4 --together 4 --games 2 --seconds 0.2 --warm-up 0.1"
     " --max-ply 12 --backends int8",
@@ -103,9 +103,9 @@ def lines() -> list[str]:
         for number, text in enumerate(itertools.islice(stream, 40), 1):
             game = game_from_line(path, number, text)
             assert isinstance(game, Game)
-            records = game_records(game, ConvertConfig((), ""))
-            assert isinstance(records, list)
-            lines += [record.rstrip("\n") for record in records]
+            rendered = render(game, ConvertConfig((), ""))
+            assert isinstance(rendered, Rendered)
+            lines += rendered.data.decode().splitlines()
     return lines
 
 

@@ -494,9 +494,6 @@ def test_a_move_of_pieces_that_are_not_there_is_no_foul():
     refused(KIF_HEADER + FOUR + "   5 ５五角(88)\n", "x.kif")  # moved away
 
 
-CHECKS = "V2.2\nP1 *  *  *  *  *  *  *  * -OU\nP5 *  *  *  *  *  *  *  * +HI\nP9+OU\n-\n"
-
-
 def perpetual(first: str, plies: int) -> list[str]:
     """The rook checks along two files in turn; rows 2–4 and 6–8 are empty."""
     rows = ["P1 *  *  *  *  *  *  *  * -OU"]
@@ -627,7 +624,7 @@ def test_37_underscores_for_blanks():
         ("startpos moves 7g7f 3c3d resign", "toryo", "w"),
         ("position startpos moves 7g7f 3c3d win", "kachi", "b"),
         ("startpos moves 7g7f 3c3d rep_draw", "sennichite", "d"),
-        ("startpos moves 7g7f 3c3d timeout\twinner=b\tend=time_up", "time_up", "b"),
+        ("startpos moves 7g7f 3c3d timeout\twinner=w\tend=time_up", "time_up", "w"),
     ],
 )
 def test_38_end_words_among_usi_moves(line, end, winner):

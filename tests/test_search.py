@@ -14,7 +14,7 @@ from ginkgo.search.kernels import EXPANDED, PENDING
 from ginkgo.search.queue import Queue
 from ginkgo.search.rules import Line, line_of
 from ginkgo.search.search import Search, SearchConfig, mate_only, run
-from ginkgo.search.tree import Tree, nodes_in
+from ginkgo.search.tree import CACHE_LINE, Tree, nodes_in
 
 MIDDLE = "sfen ln1gk2nl/1r1s1g3/p1pppp1pp/6p2/1p5P1/2P6/PP1PPPP1P/1S1GK1SR1/LN3G1NL w Bb 30"
 #: 1. 5c3c 3a2a 2. G*2b.
@@ -153,8 +153,17 @@ def test_node_limit_is_kept(capacity):
 
 def test_memory_of_a_tree():
     tree = Tree(nodes_in(64), 16)
-    held = sum(array.nbytes for array in (*tree.nodes, *tree.edges))
+    arrays = [array if array.base is None else array.base for array in (*tree.nodes, *tree.edges)]
+    held = sum({id(array): array.nbytes for array in arrays}.values())
     assert 60 * 2**20 < held < 66 * 2**20
+
+
+@pytest.mark.parametrize("capacity", [2, 1000, 100_000])
+def test_a_node_lies_in_one_cache_line(capacity):
+    tree = Tree(capacity, 16)
+    for place in (0, 1, capacity - 1):
+        for arrays in (tree.nodes, (tree.edges.visits, tree.edges.child, tree.edges.proof)):
+            assert len({array[place:].ctypes.data // CACHE_LINE for array in arrays}) == 1
 
 
 def test_leaves_can_be_taken_back():

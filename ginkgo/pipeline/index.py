@@ -500,7 +500,7 @@ class _SourceScan:
         close()
 
     def _new_file(self, path: Path, kind: str) -> int:
-        size = path.stat().st_size
+        size = path.stat().st_size if path.exists() else 0
         self.scan.files.append(DataFile(str(path), kind, origin_of(path.parent), size))
         return len(self.scan.files) - 1
 

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from ginkgo.features.labels import labels_from_moves, rotate_moves
 from ginkgo.features.position import POSITION, orient
 from ginkgo.pipeline.parse import (
-    POLICY,
     USI_MOVES,
     WINNER_CODE,
     Block,
@@ -25,9 +24,9 @@ from ginkgo.pipeline.parse import (
     finish,
     game_rng,
     make_key,
+    policy_targets,
 )
 from ginkgo.pipeline.parse_games import parse_games
-from ginkgo.pipeline.ragged import Ragged
 from ginkgo.records import Game, Refusal
 from ginkgo.records.kifu.packed import RECORDS, block_hash, legal_records, moves_of, winners_of
 from ginkgo.records.kifu.reading import ReadOptions
@@ -103,38 +102,27 @@ def parse_kifu(
     block = parse_games(noted(), options, **common)
     if not searched:
         return block
-    keys = block.keys.tolist()
-    of_row = [(searched.get(key >> 10 << 10), (key & 1023) - 1) for key in keys]
-    for row, (game, index) in enumerate(of_row):
+    moves: list[int] = []
+    visits: list[int] = []
+    lengths = np.zeros(len(block.keys), np.int64)
+    for row, key in enumerate(block.keys.tolist()):
+        game, index = searched.get(key >> 10 << 10), (key & 1023) - 1
         if game is None:
             continue
-        score = game.scores[index] if game.scores else None
-        if score is not None:
+        if game.scores and (score := game.scores[index]) is not None:
             block.positions["score"][row] = max(-_MOST, min(_MOST, score))
-        value = game.root_values[index] if game.root_values else None
-        if value is not None:
+        if game.root_values and (value := game.root_values[index]) is not None:
             block.positions["root_value"][row] = value
+        if options.policies and game.policies:
+            policy = game.policies[index] or {}
+            moves += map(USI_MOVES.__getitem__, policy)
+            visits += policy.values()
+            lengths[row] = len(policy)
     if options.policies:
-        found = [game.policies[index] if game and game.policies else None for game, index in of_row]
-        block.ragged["policy"] = policy_targets(found, block.positions["color"])
+        color = np.repeat(block.positions["color"], lengths)
+        labels = labels_from_moves(rotate_moves(np.array(moves, np.int64), color))
+        block.ragged["policy"] = policy_targets(labels, np.array(visits, np.int64), lengths)
     return block
-
-
-def policy_targets(policies: Sequence[dict[str, int] | None], color: NDArray[np.uint8]) -> Ragged:
-    """Visits by move as shares by label, `POLICY`; a row for each position.
-
-    Args:
-        policies: n, moves in USI. color: (n,) who moves.
-    """
-    lengths = np.array([len(policy or ()) for policy in policies], np.int64)
-    moves = [USI_MOVES[usi] for policy in policies for usi in policy or ()]
-    visits = np.array([n for policy in policies for n in (policy or {}).values()], np.float64)
-    rows = np.repeat(np.arange(len(policies)), lengths)
-    target = np.zeros(len(moves), POLICY)
-    target["label"] = labels_from_moves(rotate_moves(np.array(moves, np.int32), color[rows]))
-    total = np.bincount(rows, visits, len(policies))
-    target["probability"] = visits / np.maximum(total, 1)[rows]
-    return Ragged.of_lengths(target, lengths)
 
 
 def parse_packed(

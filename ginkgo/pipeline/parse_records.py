@@ -30,7 +30,6 @@ from ginkgo.features.position import (
     play,
 )
 from ginkgo.pipeline.parse import (
-    POLICY,
     USI_MOVES,
     WINNER_CODE,
     Block,
@@ -40,6 +39,7 @@ from ginkgo.pipeline.parse import (
     finish,
     game_rng,
     make_key,
+    policy_targets,
 )
 from ginkgo.pipeline.ragged import Ragged
 from ginkgo.records import Refusal, game_hash
@@ -437,12 +437,7 @@ class _Policies:
 
     def targets(self) -> Ragged:
         """Shares of the visits by label, `POLICY`."""
-        rows = np.repeat(np.arange(len(self.moves)), self._lengths)
-        total = np.bincount(rows, self._visits, len(self.moves))
-        target = np.zeros(len(rows), POLICY)
-        target["label"] = self._labels
-        target["probability"] = self._visits / np.maximum(total, 1)[rows]
-        return Ragged.of_lengths(target, self._lengths)
+        return policy_targets(self._labels, self._visits, self._lengths)
 
 
 def _visits(text: bytes) -> int:

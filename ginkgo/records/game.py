@@ -85,8 +85,9 @@ class Game:
     """What the game was read from: `csa`, `kif`, …"""
     encoding: str = field(default="", compare=False)
     """Of the text that it was read from."""
-    sfens: Sequence[str] | None = field(default=None, compare=False)
-    """The SFEN before each move, where reading the game gave them anyway: see `replay`."""
+    played: Sequence[int] | None = field(default=None, compare=False)
+    """The moves as cshogi packs them, where the game has been replayed: see `replay.played`. The
+    start position is in canonical form then."""
 
     @property
     def total(self) -> int:

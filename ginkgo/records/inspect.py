@@ -58,16 +58,16 @@ def inspect(paths: Sequence[str]) -> Iterator[tuple[str, int, Game | Refusal]]:
 
 def _believed(file: str, line: int, game: Game | Refusal) -> Game | Refusal:
     """Game lines are not replayed when they are read; here everything is."""
-    from ginkgo.records.replay import IllegalMove, replay
+    from ginkgo.records.replay import IllegalMove, played
 
     if isinstance(game, Refusal):
         return game
     if game.format == "usi":
         try:
-            replay(game)
+            played(game)
         except IllegalMove as error:
-            played = int(str(error).split(":")[0].removeprefix("ply ")) - 1
-            return Refusal(file, line, str(error), "illegal move", played)
+            plies = int(str(error).split(":")[0].removeprefix("ply ")) - 1
+            return Refusal(file, line, str(error), "illegal move", plies)
         except GinkgoError as error:
             return Refusal(file, line, str(error), "bad start position")
     return game

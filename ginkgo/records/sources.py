@@ -6,9 +6,11 @@ whatever cannot be read.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from ginkgo.errors import GinkgoError
@@ -19,9 +21,12 @@ from ginkgo.records.files import (
     open_binary,
     plain_stem,
     plain_suffix,
+    shown,
 )
 from ginkgo.records.game import Game, Refusal
 from ginkgo.records.kifu.archive import ARCHIVES, archive_stem, is_archive
+from ginkgo.records.kifu.detect import HEAD, detect
+from ginkgo.records.kifu.encoding import UTF16_MARKS
 from ginkgo.records.kifu.reading import ReadOptions
 from ginkgo.records.kifu.stream import broken, is_comment, lines_of, raw_games, read_line, read_raw
 
@@ -57,7 +62,7 @@ def suffix_of(path: str | Path) -> str:
     """The suffix that tells what a file is: `.zip` and `.tar.gz` of archives, else the one before
     the compression."""
     if is_archive(path):
-        name = Path(path).name.lower()
+        name = str(path).lower()
         return max((suffix for suffix in ARCHIVES if name.endswith(suffix)), key=len)
     if plain_suffix(path) == SELFPLAY_SUFFIX and not is_selfplay_file(path):
         return ""
@@ -85,9 +90,15 @@ def source_name(path: str | Path) -> str:
     if str(path) == STDIN:
         return "stdin"
     if plain_suffix(path) in KIFU_SUFFIXES or is_selfplay_file(path):
-        return Path(path).resolve().parent.name or "kifu"
-    stem = archive_stem(path) if is_archive(path) else plain_stem(path)
+        real = os.path.realpath(path) if os.path.islink(path) else os.path.abspath(path)
+        return _folder_name(os.path.dirname(real)) or "kifu"
+    stem = shown(archive_stem(path) if is_archive(path) else plain_stem(path))
     return _SHARD_NUMBER.sub("", stem) or stem
+
+
+@lru_cache(1024)
+def _folder_name(folder: str) -> str:
+    return shown(os.path.basename(os.path.realpath(folder)))
 
 
 def find_sources(
@@ -123,23 +134,33 @@ def files_at(paths: Sequence[str | Path], suffixes: Sequence[str] = GAME_SUFFIXE
 
 
 def _is_game_file(path: Path) -> bool:
-    from ginkgo.records.kifu.detect import HEAD, detect
-
     if suffix_of(path) in RECORD_SUFFIXES:
         return False
-    if str(path) == STDIN:
-        return True
+    if not os.path.isfile(path):
+        return True  # Standard input, or a pipe: what is read of it now would be lost.
     try:
-        with open_binary(path) as stream:
-            head = stream.read(HEAD)
+        head = _head(path)
     except (*DAMAGED, OSError):
         return False
     return bool(detect(head, str(path), len(head) < HEAD))
 
 
+def _head(path: str | Path) -> bytes:
+    with open_binary(path) as stream:
+        return stream.read(HEAD)
+
+
 def is_line_file(path: str | Path) -> bool:
-    """Whether a file's name says that it has a game a line."""
-    return plain_suffix(path) in LINE_SUFFIXES and not is_archive(path)
+    """Whether a file has a game a line, and any of its lines can be read alone."""
+    if plain_suffix(path) not in LINE_SUFFIXES or is_archive(path) or not os.path.isfile(path):
+        return False
+    try:
+        head = _head(path)
+    except (*DAMAGED, OSError, GinkgoError):
+        return True  # Whoever reads it says what is wrong.
+    if head.startswith(UTF16_MARKS) or (b"\r" in head and b"\n" not in head):
+        return False
+    return detect(head, str(path), len(head) < HEAD) in ("usi", "")
 
 
 def is_small_kifu(path: str | Path) -> bool:
@@ -147,7 +168,7 @@ def is_small_kifu(path: str | Path) -> bool:
     if str(path) == STDIN or is_archive(path) or plain_suffix(path) not in KIFU_SUFFIXES:
         return False
     try:
-        return Path(path).stat().st_size <= _SMALL_FILE
+        return os.path.getsize(path) <= _SMALL_FILE
     except OSError:
         return True  # Whoever reads it says what is wrong.
 

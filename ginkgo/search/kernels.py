@@ -17,37 +17,13 @@ above `BY_RULE`, so that a plain mate is preferred and only a plain mate is anno
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numba import float64, int64, njit
+from numba import float64, int64
 from numpy.typing import NDArray
 
-#: No function is handed to C code: wrappers for that would be compiled for nothing.
-_OPTIONS: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True}
-
-
-def compiled(function: Callable) -> Callable:
-    """Compile at the first call, with divisions that are not checked for zero.
-
-    What was compiled is kept on disk between runs, where there is a place for it.
-    """
-    try:
-        return njit(cache=True, **_OPTIONS)(function)
-    except RuntimeError:  # neither the code's folder nor the user's cache can be written to
-        return njit(**_OPTIONS)(function)
-
-
-def inner(function: Callable) -> Callable:
-    """The same for a function that only compiled ones call: it becomes a part of each of them.
-
-    Compiling takes seconds, so they are called with the same types everywhere: a plain 0 would be
-    a type of its own, hence the `int64` and `float64` in the callers.
-    """
-    options: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True}
-    return njit(**options)(function)
-
+from ginkgo.compiled import compiled, inner
 
 #: States of a node: chosen but not evaluated yet, with edges, ended by mate or by a rule.
 PENDING, EXPANDED, ENDED = 0, 1, 2
@@ -92,11 +68,6 @@ class Edges(NamedTuple):
     total: NDArray[np.float32]  # sum of values of the side that makes the move
     child: NDArray[np.int32]  # -1 until visited
     proof: NDArray[np.int16]
-
-
-#: Bytes of a node and of an edge.
-NODE_BYTES = 4 + 4 + 4 + 2 + 2 + 2 + 1 + 1 + 2 + 4 + 4 + 4 + 8 + 8
-EDGE_BYTES = 4 + 4 + 4 + 4 + 4 + 2
 
 
 @inner

@@ -111,9 +111,7 @@ def spool_chunk(chunk: Chunk, config: ConvertConfig) -> Spooled:
     Raises:
         GinkgoError: the temporary file cannot be written.
     """
-    options = ReadOptions(
-        variations=config.variations, comments=config.to in SINGLE_FORMATS, sfens=True
-    )
+    options = ReadOptions(variations=config.variations, comments=config.to in SINGLE_FORMATS)
     path = Path(config.out) / SPOOL / f"{chunk.source}-{chunk.number:05d}"
     found = Spooled(chunk.source, chunk.number, path, *_nothing(), [], [], [], [], 0)
     hashes: list[int] = []

@@ -11,7 +11,7 @@ In: bytes. Out: `Game`s with scores and visits.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import cshogi
 import numpy as np
@@ -20,7 +20,7 @@ from ginkgo.records.files import DAMAGED
 from ginkgo.records.game import Game, Refusal
 from ginkgo.records.kifu.archive import Readable
 from ginkgo.records.kifu.huffman import unpack
-from ginkgo.records.kifu.pieces import sfen_from_cells
+from ginkgo.records.kifu.pieces import move16, sfen_from_cells
 from ginkgo.records.kifu.reading import Fault, Reading, ReadOptions, finish
 from ginkgo.records.kifu.result import Statement
 
@@ -178,8 +178,30 @@ def _read_game(data: bytes, place: int, start: str, options: ReadOptions) -> Gam
             0, f"ply {game.total + 1}: illegal move {reading.moves[game.total]}", game.total
         )
     if any(policies):
+        _check_candidates(start, game.played or (), policies)
         game.policies = policies
     return game
+
+
+def _check_candidates(
+    start: str, played: Sequence[int], policies: Sequence[dict[str, int] | None]
+) -> None:
+    """They become targets of training: all must be legal.
+
+    Raises:
+        Fault: one is not.
+    """
+    from ginkgo.records.kifu.packed import is_legal16
+
+    board = cshogi.Board(start)
+    for ply, (move, policy) in enumerate(zip(played, policies, strict=True), 1):
+        legal = {one & 0xFFFF for one in board.legal_moves}
+        for usi in policy or ():
+            # The library leaves out moves that no player would make.
+            bits = move16(usi)
+            if bits not in legal and not is_legal16(board, bits):
+                raise Fault(0, f"ply {ply}: visits of an illegal move {usi}", ply - 1)
+        board.push(move)
 
 
 def _usi(move16: int, ply: int) -> str:

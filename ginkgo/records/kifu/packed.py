@@ -226,7 +226,7 @@ def read_block(raw: RawGame, options: ReadOptions) -> Iterator[tuple[int, Game |
                 scores=[int(records["score"][index])],
                 format=raw.format,
                 home=home,
-                sfens=[start] if options.sfens else None,
+                played=[board.move_from_move16(moves[index])],
             ),
         )
 
