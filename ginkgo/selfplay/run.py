@@ -70,7 +70,16 @@ def play_run(
     Raises:
         GinkgoError: the model cannot be played, a file cannot be written, a process has died.
     """
-    run.look()
+    with run.alone():
+        return _play(config, run, earlier, say)
+
+
+def _play(
+    config: SelfplayConfig,
+    run: RunFolder,
+    earlier: Iterable[RunFolder],
+    say: Callable[[str], None],
+) -> Used:
     if not run.options:
         games = [game for other in earlier for game in played_on(other)]
         threshold = calibrated(games, config.false_resigns, config.resign)
