@@ -8,7 +8,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
+import re
 import shutil
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -41,12 +44,13 @@ def convert(config: ConvertConfig) -> dict[str, Any]:
             `config.report` could not be written at the end: the records are complete then.
     """
     config = checked(config)
-    sources = find_sources(config.sources, GAME_SUFFIXES)
+    passed: Counter[str] = Counter()
+    sources = find_sources(config.sources, GAME_SUFFIXES, passed)
     if config.report:
         check_writable(config.report)
     out = Path(config.out)
     unreported: GinkgoError | None = None
-    _make_room(out, config)
+    _make_room(out, config, sources)
     tallies = {source.name: Tally() for source in sources}
     try:
         with Progress("games") as progress, Pool(config.workers) as pool:
@@ -54,7 +58,7 @@ def convert(config: ConvertConfig) -> dict[str, Any]:
             _choose_splits(config, spooled, tallies)
             _write_records(config, spooled, tallies, pool, progress)
         _remove_spool(out)
-        report = report_of(tallies, config)
+        report = {**report_of(tallies, config), "passed_over": dict(passed.most_common())}
         written = {
             split: [shard for tally in tallies.values() for shard in tally.shards[split]]
             for split in SPLITS
@@ -87,8 +91,13 @@ def convert(config: ConvertConfig) -> dict[str, Any]:
     return report
 
 
+#: Names that a conversion gives to its files: a chunk's number, of single games a second one.
+_OWN_SHARD = re.compile(r".*-[0-9]{5,}\.[a-z.]+", re.DOTALL)
+_OWN_SINGLE = re.compile(r"[0-9]{5,}-[0-9]{3,}-.*", re.DOTALL)
+
+
 def _records_in(out: Path, config: ConvertConfig) -> list[Path]:
-    """What a conversion has written or would write, manifests first."""
+    """Records of the format that is asked for, manifests first, whoever has written them."""
     if config.to in SINGLE_FORMATS:
         return sorted(out.glob(f"*/[0-9]*-*.{config.to}"))
     names = [f"*.{config.to}", f"*.{config.to}.gz", f"*.{config.to}.zst"]
@@ -98,16 +107,37 @@ def _records_in(out: Path, config: ConvertConfig) -> list[Path]:
     return [file for name in names for split in SPLITS for file in (out / split).glob(name)]
 
 
-def _make_room(out: Path, config: ConvertConfig) -> None:
+def _is_own(file: Path, config: ConvertConfig) -> bool:
+    """Whether a conversion gives such a name: no other file is ever removed."""
+    if file.name in ("manifest.json", MERGED_GAMES):
+        return True
+    pattern = _OWN_SINGLE if config.to in SINGLE_FORMATS else _OWN_SHARD
+    return pattern.fullmatch(file.name) is not None
+
+
+def _make_room(out: Path, config: ConvertConfig, sources: list[Source]) -> None:
+    """Remove the records of an earlier conversion, if that is asked for.
+
+    Raises:
+        GinkgoError: it is not; or a file there is no conversion's, or one that is to be read.
+    """
     if out.exists() and not out.is_dir():
         raise GinkgoError(f"{out}: not a directory")
-    _remove_spool(out)
-    if _records_in(out, config):
+    if records := _records_in(out, config):
+        inputs = {os.path.realpath(file) for source in sources for file in source.files}
+        for file in records:
+            if os.path.realpath(file) in inputs:
+                raise GinkgoError(f"{file}: is to be read: choose another folder than {out}")
+            if not _is_own(file, config):
+                raise GinkgoError(
+                    f"{file}: no conversion has written this file: choose another folder than {out}"
+                )
         if not config.overwrite:
             raise GinkgoError(
                 f"{out}: holds records of another conversion (--overwrite to replace)"
             )
         _remove_records(out, config)
+    _remove_spool(out)
 
 
 def _remove_spool(out: Path) -> None:
@@ -115,7 +145,7 @@ def _remove_spool(out: Path) -> None:
 
 
 def _remove_records(out: Path, config: ConvertConfig) -> None:
-    records = _records_in(out, config)
+    records = [file for file in _records_in(out, config) if _is_own(file, config)]
     folders = {file.parent for file in records} | {out / split for split in SPLITS}
     for file in [*records, out / "convert.json", out / "convert-report.json"]:
         try:
