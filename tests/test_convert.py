@@ -481,3 +481,38 @@ def test_ctrl_c_and_kill_leave_no_process(tmp_path, lines, sign):
         assert not list(out.glob("**/*"))
     else:
         assert not (out / "train" / "manifest.json").exists()
+
+
+def test_of_copies_the_one_with_a_result_is_written(tmp_path):
+    """Whichever comes first, in whatever file; copies that contradict each other are refused."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    moves = {"open": "2g2f 8c8d", "torn": "7g7f 3c3d", "drawn": "1g1f 1c1d", "same": "9g9f"}
+    stated = {
+        "a": {"open": "-", "torn": "b", "drawn": "d", "same": "-"},
+        "b": {"open": "w", "torn": "-", "drawn": "w", "same": "-"},
+        "c": {"open": "w", "torn": "b", "drawn": "d", "same": "-"},
+        "d": {"open": "-", "torn": "w", "drawn": "d", "same": "-"},
+    }
+    for name, winners in stated.items():
+        lines = [
+            f"startpos moves {moves[game]}\twinner={winner}\tgame={game}\n"
+            for game, winner in winners.items()
+        ]
+        (folder / f"{name}.usi").write_text("".join(lines))
+    for workers in (1, 2):
+        out = tmp_path / f"out{workers}"
+        report = convert(config(folder, out=out, workers=workers, val_fraction=0.0))
+        found = {record.game: record.winner for where in SPLITS for record in records(out, where)}
+        assert found == {"open": "w", "same": "-"}
+        assert (report["games"], report["duplicates"]) == (2, 6)
+        assert [(Path(one["file"]).name[0], one["line"]) for one in report["refused"]] == [
+            (name, line) for name in stated for line in (2, 3)
+        ]
+        torn, drawn = report["refused"][:2]
+        assert f"Black wins in {folder}/a.usi:2, White wins in {folder}/d.usi:2" in torn["reason"]
+        assert f"a draw in {folder}/a.usi:3, White wins in {folder}/b.usi:3" in drawn["reason"]
+    assert shards(tmp_path / "out1") == shards(tmp_path / "out2")
+    with pytest.raises(GinkgoError, match="contradict each other"):
+        convert(config(folder, out=tmp_path / "strict", strict=True))
+    assert not list((tmp_path / "strict").rglob("*.sfenx*"))

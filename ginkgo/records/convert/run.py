@@ -23,7 +23,8 @@ from ginkgo.errors import GinkgoError
 from ginkgo.progress import Progress
 from ginkgo.records.convert.chunks import cut_chunks
 from ginkgo.records.convert.config import SINGLE_FORMATS, ConvertConfig, checked
-from ginkgo.records.convert.passes import SPOOL, Spooled, spool_chunk, write_chunk
+from ginkgo.records.convert.copies import unwanted_copies
+from ginkgo.records.convert.passes import CONTRADICTED, SPOOL, Spooled, spool_chunk, write_chunk
 from ginkgo.records.convert.pool import Pool
 from ginkgo.records.convert.report import Tally, manifest, report_of
 from ginkgo.records.files import check_writable, write_text
@@ -259,33 +260,6 @@ def held_elsewhere(
     }
 
 
-def repeated_pieces(spooled: list[Spooled], tallies: dict[str, Tally]) -> list[frozenset[int]]:
-    """By chunk the numbers of pieces whose game an earlier piece, of any source, holds.
-
-    Pieces that are held out elsewhere do not count: their game is written there.
-    """
-    every = [np.zeros(0, np.uint64), *(found.entries["hash"] for found in spooled)]
-    hashes = np.concatenate(every)
-    written = np.ones(len(hashes), bool)
-    place = 0
-    for found in spooled:
-        held = tallies[found.source].held
-        if held:
-            games = np.fromiter(held, np.uint64, len(held))
-            written[place : place + len(found.entries)] = ~np.isin(found.entries["home"], games)
-        place += len(found.entries)
-    places = np.flatnonzero(written)
-    _, first = np.unique(hashes[places], return_index=True)
-    again = written.copy()
-    again[places[first]] = False
-    result, place = [], 0
-    for found in spooled:
-        here = again[place : place + len(found.entries)]
-        result.append(frozenset(np.flatnonzero(here).tolist()))
-        place += len(found.entries)
-    return result
-
-
 def _write_records(
     config: ConvertConfig,
     spooled: list[Spooled],
@@ -295,10 +269,12 @@ def _write_records(
 ) -> None:
     """Second pass."""
     progress.phase("writing records", sum(len(found.entries) for found in spooled))
-    repeated = repeated_pieces(spooled, tallies)
+    copies = unwanted_copies(spooled, {name: tally.held for name, tally in tallies.items()})
+    if config.strict:
+        _check_copies(spooled, copies)
 
     def calls():
-        for found, again in zip(spooled, repeated, strict=True):
+        for found, again in zip(spooled, copies, strict=True):
             tally = tallies[found.source]
             here = {}
             if tally.held:
@@ -317,6 +293,14 @@ def _write_records(
         tally.duplicates += result.duplicates
         tally.endings += result.endings
         progress.advance(result.games + result.duplicates + len(result.refused))
+
+
+def _check_copies(spooled: list[Spooled], copies: list[dict[int, str]]) -> None:
+    for found, unwanted in zip(spooled, copies, strict=True):
+        for index, reason in unwanted.items():
+            if reason:
+                line = int(found.entries[index]["line"])
+                raise _strict(Refusal(found.files[index], line, reason, CONTRADICTED))
 
 
 def _strict(refusal: Refusal) -> GinkgoError:
