@@ -124,13 +124,15 @@ def main() -> None:
     openings = Openings(None, 0, 0)
     openings[2 * options.together + options.games]  # made before a clock runs
     rest = (options.max_ply, options.warm_up, options.seconds)
+    # Every backend plays the same games, but for rounding.
+    first = f"{options.model}:nodes={options.playouts},backend={options.backends[0]}"
+    plies = mean_plies(first, openings, options.together, options.max_ply, options.games)
     figures: dict[str, dict[str, float]] = {}
     for backend in options.backends:
         text = f"{options.model}:nodes={options.playouts},backend={backend}"
         alone = [measure(text, openings, 1, *rest)]
         batched = measure(text, openings, options.together, *rest)
         alone.append(measure(text, openings, 1, *rest))
-        plies = mean_plies(text, openings, options.together, options.max_ply, options.games)
         single = {key: (alone[0][key] + alone[1][key]) / 2 for key in batched}
         figures[backend] = {
             "games_per_minute": 60 * batched["per_second"] / plies,
