@@ -103,6 +103,12 @@ def checked(config: MatchConfig) -> MatchConfig:
     return replace(config, games=config.games or (_GAMES_SPRT if config.sprt else _GAMES))
 
 
+def cores() -> int:
+    """Cores that this process may use."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return usable or 1
+
+
 def games_together(config: MatchConfig, size: int) -> int:
     """How many games run at the same time.
 
@@ -113,5 +119,4 @@ def games_together(config: MatchConfig, size: int) -> int:
         return min(config.concurrency, config.games)
     if size:
         return max(1, min(_TOGETHER, config.games, _MEMORY // size))
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(cores or 1, config.games)
+    return min(cores(), config.games)
