@@ -233,7 +233,9 @@ class Loop:
         if run.options and run.complete:
             return
         _say(f"run {run.number}: {config.games:,} games of {Path(config.model).name}")
-        play_run(config, run, earlier[-_CALIBRATED_BY:], say=_say)
+        # Random weights would resign at random, and the next model would learn that from the results.
+        trusted = self.config.from_ is not None
+        play_run(config, run, earlier[-_CALIBRATED_BY:], say=_say, trusted=trusted)
 
     def _plan(self, number: int, lines: list[dict[str, Any]], games: RunFolder) -> dict[str, Any]:
         """What the generation trains on, chosen once."""

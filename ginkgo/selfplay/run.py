@@ -57,12 +57,15 @@ def play_run(
     run: RunFolder,
     earlier: Iterable[RunFolder] = (),
     say: Callable[[str], None] = print,
+    trusted: bool = True,
 ) -> Used:
     """Play the games of a run that are not stored yet.
 
     Args:
         run: where they go. earlier: runs whose games tell when to resign.
         say: told what happens.
+        trusted: whether the model's win rates mean something before games have told: else nobody
+            resigns until then.
 
     Returns:
         what the evaluators did.
@@ -71,7 +74,7 @@ def play_run(
         GinkgoError: the model cannot be played, a file cannot be written, a process has died.
     """
     with run.alone():
-        return _play(config, run, earlier, say)
+        return _play(config, run, earlier, say, trusted)
 
 
 def _play(
@@ -79,10 +82,12 @@ def _play(
     run: RunFolder,
     earlier: Iterable[RunFolder],
     say: Callable[[str], None],
+    trusted: bool,
 ) -> Used:
     if not run.options:
         games = [game for other in earlier for game in played_on(other)]
-        threshold = calibrated(games, config.false_resigns, config.resign)
+        untold = config.resign if trusted else 0.0
+        threshold = calibrated(games, config.false_resigns, untold) if config.resign else 0.0
         run.begin(
             {
                 "games": config.games,
