@@ -381,6 +381,13 @@ def test_random_weights_do_not_resign(tmp_path, stand_ins, no_report):
     assert figures["resign_judged"] > 0  # all of its games tell when to resign
 
 
+def test_the_threshold_at_most_doubles(tmp_path, stand_ins, no_report, monkeypatch):
+    monkeypatch.setattr("ginkgo.selfplay.run.calibrated", lambda *_args: 0.3)
+    Loop(replace(config_of(tmp_path), generations=4, resign=0.05)).run()
+    found = [run.look().options["resign_threshold"] for run in run_folders(tmp_path / "r")]
+    assert found == [0.05, 0.1, 0.2, 0.3]
+
+
 def test_the_disk_budget_lets_old_games_go(tmp_path, stand_ins, no_report):
     config = replace(config_of(tmp_path), generations=5, window=60, reuse=2, disk=1e-6)
     left = [

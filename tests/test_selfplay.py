@@ -354,6 +354,23 @@ def test_a_damaged_file_is_refused_by_name(files, tmp_path, fault):
     assert run_folders(tmp_path) == []
 
 
+@pytest.mark.parametrize("name", ["move", "policy_move"])
+@pytest.mark.parametrize("number", [0x7FFF, 0x8000, 81 | 3 << 7, 3 | 3 << 7, 3 | 88 << 7])
+def test_a_number_that_is_no_move_spoils_its_game_only(files, tmp_path, name, number):
+    meta, arrays = load_arrays(files[0])
+    first = next(game for game, plies in enumerate(arrays["plies"]) if plies and plies < 60)
+    ply = int(arrays["plies"][:first].sum())
+    place = ply if name == "move" else int(arrays["candidates"][:ply].sum())
+    arrays[name][place] = number
+    text = np.frombuffer(json.dumps(meta).encode(), np.uint8)
+    write_arrays(tmp_path / "games_00000.npz", {"meta": text, **arrays})
+    found = [game for _, _, game in inspect([str(tmp_path / "games_00000.npz")])]
+    assert len(found) == len(arrays["number"])
+    refused = [game for game in found if not isinstance(game, Game)]
+    assert [one.reason for one in refused] == [f"{number:#06x} is no move"]
+    assert found[first] is refused[0]
+
+
 def test_other_arrays_are_no_games(tmp_path, files):
     np.savez(tmp_path / "games.npz", train=np.zeros(3))
     (tmp_path / "games_00000.npz").write_bytes(files[0].read_bytes())

@@ -60,6 +60,7 @@ class SequentialHalving:
         simulations: int,
         rng: np.random.Generator,
         scale: float = 1.0,
+        later: float = 1.0,
     ) -> None:
         """
         Args:
@@ -67,11 +68,14 @@ class SequentialHalving:
             considered: moves drawn without replacement (Gumbel top-k) at the start.
             simulations: the whole budget.
             scale: of the Gumbel numbers; 0: the moves with the largest logits, without chance.
+            later: what is left of them when the moves drawn are compared with each other. The
+                paper has 1; with 0 chance decides what is looked at, and not what is played.
         """
         self._logits = logits - logits.max()
-        self._gumbel = scale * rng.gumbel(size=len(logits))
+        gumbel = scale * rng.gumbel(size=len(logits))
+        self._gumbel = later * gumbel
         considered = max(1, min(considered, len(logits), simulations))
-        order = np.argsort(-(self._gumbel + self._logits), kind="stable")
+        order = np.argsort(-(gumbel + self._logits), kind="stable")
         self._alive = order[:considered]
         self._rounds = max(1, int(np.ceil(np.log2(considered))))
         self._simulations = simulations

@@ -64,6 +64,8 @@ class SearchConfig:
     """Moves that the Gumbel root search considers; 0: PUCT at the root as elsewhere."""
     gumbel_scale: float = 1.0
     """Factor of the Gumbel numbers; 0: no chance at all."""
+    gumbel_later: float = 1.0
+    """What is left of them once the moves to consider are drawn: see `SequentialHalving`."""
     seed: int = 0
     """Of noise, Gumbel numbers and moves drawn at random."""
 
@@ -188,8 +190,9 @@ class Search:
         if config.gumbel and self._budget:
             kernels.open_all(nodes)
             self._halving = SequentialHalving(
-                self._root_logits(), config.gumbel, self._budget, self.rng, config.gumbel_scale
-            )
+                self._root_logits(), config.gumbel, self._budget, self.rng, config.gumbel_scale,
+                config.gumbel_later,
+            )  # fmt: skip
         elif config.noise:
             drawn = self.rng.dirichlet(np.full(count, config.noise_alpha))
             mixed = (1 - config.noise) * edges.prior[here] + config.noise * drawn

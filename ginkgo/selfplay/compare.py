@@ -7,6 +7,7 @@ how much of the results the values explain, before and after.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -66,25 +67,30 @@ class Watch(keras.callbacks.Callback):
         self._block = block.take(rows)
         model, config = load_model(start)
         self._features = config["features"]
-        self._policy, self._value = self._answers(model)
+        self._policy, self._value = self._answers(Inference(model, self._features))
 
-    def _answers(self, model: keras.Model) -> tuple[NDArray, NDArray]:
+    def _answers(self, inference: Inference) -> tuple[NDArray, NDArray]:
         """(n, 2187) log probabilities, (n,) win rates."""
         logits, wins = [], []
-        for _, outputs in Inference(model, self._features).batches(self._block):
+        for _, outputs in inference.batches(self._block):
             logits.append(log_softmax(outputs["policy"]))
             wins.append(win_probability(outputs["value"]))
         return np.concatenate(logits), np.concatenate(wins)
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         if self._limit and batch % EVERY == 0:
-            policy, _ = self._answers(self._trainer.model)
+            policy, _ = self._answers(self._now)
             if divergence(self._policy, policy) > self._limit:
                 self._trainer.model.stop_training = True
 
-    def compare(self, model: keras.Model) -> Comparison:
-        """The model at the start with this one."""
-        policy, value = self._answers(model)
+    @cached_property
+    def _now(self) -> Inference:
+        """Of the model that is being trained; made once, for tracing it takes seconds."""
+        return Inference(self._trainer.model, self._features)
+
+    def compare(self) -> Comparison:
+        """The model at the start with the best one, which the evaluation has at the end."""
+        policy, value = self._answers(self._trainer.evaluation.inference)
         result = targets(self._block.positions)
         return Comparison(
             divergence(self._policy, policy),

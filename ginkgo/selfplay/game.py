@@ -121,10 +121,8 @@ class _Game:
         self._temperature = temperature_at(self.line.ply - self.line.first_ply, options)
         config = self._full if self.is_full else self._cheap
         playouts = options.playouts if self.is_full else options.cheap_playouts
-        if config.gumbel and not self.is_full:
-            # A full search always considers moves by chance: what it never looks at, the policy
-            # never learns. The numbers count little against values that differ.
-            config = _scaled(config, self._temperature)
+        if config.gumbel:
+            config = _scaled(config, self._temperature, self.is_full)
         # A new tree each time: forced visits, noise and the Gumbel numbers are of one move. What
         # the last search evaluated is in the queue's memory.
         self.search.forget()
@@ -215,9 +213,16 @@ def search_configs(options: PlayOptions, max_ply: int) -> tuple[SearchConfig, Se
 
 
 @lru_cache
-def _scaled(config: SearchConfig, scale: float) -> SearchConfig:
-    """The configuration with Gumbel numbers of this scale."""
-    return replace(config, gumbel_scale=scale)
+def _scaled(config: SearchConfig, temperature: float, is_full: bool) -> SearchConfig:
+    """The configuration with Gumbel numbers scaled by the temperature.
+
+    A full search always considers moves by chance, for what is never looked at the policy never
+    learns; but late in a game chance has no part in what is played, for results that it decides
+    teach nothing.
+    """
+    if is_full:
+        return replace(config, gumbel_later=temperature)
+    return replace(config, gumbel_scale=temperature)
 
 
 def as_visits(

@@ -238,7 +238,7 @@ def learn(lesson: Lesson) -> int:
             report = trainer.run()
         except Interrupted:
             return 130
-        comparison: Comparison = watch.compare(trainer.evaluation.model)
+        comparison: Comparison = watch.compare()
         result = {
             **comparison.as_dict(),
             "steps": report["steps"],

@@ -158,7 +158,7 @@ class Evaluation:
         keras.config.set_dtype_policy("float32")
         self.model = build_network(network, channels_of(config.features), config.heads)
         keras.config.set_dtype_policy(trained_in)
-        self._inference = Inference(self.model, config.features)
+        self.inference = Inference(self.model, config.features)
         # Held-out figures are over all positions, equally weighted, whatever the training keeps.
         self._parse = replace(parse, keep=0, keep_from=(), ply_weight=False, policies=False)
         self.val = load_block(indices["val"], self._parse, config.val_positions)
@@ -227,7 +227,7 @@ class Evaluation:
         """
         weights = self._averaged_weights()
         self.model.set_weights(weights)
-        answers = answers_of(self._inference, self.val)
+        answers = answers_of(self.inference, self.val)
         self._last["val"] = (self.val, answers)
         logs: dict[str, Any] = {}
         parts, losses = [], {}
@@ -283,7 +283,7 @@ class Evaluation:
         Sources of `CALIBRATED_GAMES` games and more count alike, whatever their size, and the
         others not; where no source is so large, every position counts.
         """
-        positions, win = self.val.positions, answers_of(self._inference, self.val).win
+        positions, win = self.val.positions, answers_of(self.inference, self.val).win
         if win is None:
             return 1.0
         weights = np.zeros(len(positions))
@@ -308,7 +308,7 @@ class Evaluation:
         if not len(block.positions):
             plain("no test games: the figures are of the validation games")
             block, names, split = self.val, self.names, "val"
-        answers = answers_of(self._inference, block)
+        answers = answers_of(self.inference, block)
         self._last["test"] = (block, answers)
         report = report_of(block.positions, answers, self.baselines, names)
         return report | {
@@ -341,7 +341,7 @@ class Evaluation:
         positions = block.positions[rows]
         some = complete(Block(positions, block.keys[rows]), self._parse)
         said: list[Opinion] = []
-        for part, outputs in self._inference.batches(some):
+        for part, outputs in self.inference.batches(some):
             wins = win_probability(outputs["value"]) if "value" in outputs else None
             for row, position in enumerate(positions[part]):
                 win = None if wins is None else float(wins[row])

@@ -256,27 +256,23 @@ def games_of_arrays(
     meta: dict[str, Any], arrays: dict[str, NDArray], options: ReadOptions
 ) -> Iterator[Game | Fault]:
     """The games of a file, replayed; the fault of one that cannot be used."""
-    columns = {name: arrays[name].tolist() for name in (*_BY_GAME, *_BY_POSITION, *_BY_MOVE)}
-    ply = move = 0
+    columns = {name: arrays[name].tolist() for name in (*_BY_GAME, *_BY_POSITION)}
+    ends = np.concatenate([[0], np.cumsum(arrays["candidates"], dtype=np.int64)])
+    ply = 0
     name = str(meta.get("model", ""))
     for index, start in enumerate(arrays["start"].tolist()):
         last = ply + columns["plies"][index]
         reading = Reading("selfplay", start, black=name, white=name)
-        policies: list[dict[str, int] | None] = []
+        policies = Visits(arrays["policy_move"], arrays["policy_visits"], ends[ply : last + 1])
         try:
             reading.moves = [_usi(packed) for packed in columns["move"][ply:last]]
-            for count in columns["candidates"][ply:last]:
-                texts = map(_usi, columns["policy_move"][move : move + count])
-                visits = columns["policy_visits"][move : move + count]
-                policies.append(dict(zip(texts, visits, strict=True)) or None)
-                move += count
+            policies.check()
             winner, end = _WINNERS[columns["winner"][index]], meta["endings"][columns["end"][index]]
             reading.statements.append(Statement(f"result {winner} by {end}", end, winner))
             game = finish(reading, options)
             if game.total < len(reading.moves):
                 raise Fault(0, f"ply {game.total + 1}: illegal move", game.total)
         except Fault as fault:
-            move = int(arrays["candidates"][:last].sum(dtype=np.int64))
             ply = last
             yield fault
             continue
@@ -288,6 +284,48 @@ def games_of_arrays(
         ]
         ply = last
         yield game
+
+
+class Visits(Sequence[dict[str, int] | None]):
+    """Visits by move at each move of a game, made when they are looked at: not all readers do.
+
+    Args:
+        moves, visits: (k,) 16 bits each, of all games of the file.
+        ends: (plies + 1,) where those of each move begin, and the last end.
+    """
+
+    def __init__(self, moves: NDArray, visits: NDArray, ends: NDArray[np.int64]) -> None:
+        self._moves = moves[ends[0] : ends[-1]]
+        self._visits = visits[ends[0] : ends[-1]]
+        self._ends = ends - ends[0]
+
+    def check(self) -> None:
+        """Refuse numbers that are no moves.
+
+        Raises:
+            Fault: there is one.
+        """
+        moves = self._moves.astype(np.int64)
+        to, origin = moves & 0x7F, moves >> 7 & 0x7F
+        odd = (to > 80) | (origin > 87) | (moves >> 15 > 0) | (origin == to)
+        if odd.any():
+            raise Fault(0, f"{int(moves[odd.argmax()]):#06x} is no move")
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __getitem__(self, index):  # type: ignore[override]
+        if isinstance(index, slice):
+            return [self[one] for one in range(*index.indices(len(self)))]
+        place = range(len(self))[index]
+        part = slice(int(self._ends[place]), int(self._ends[place + 1]))
+        moves, visits = self._moves[part].tolist(), self._visits[part].tolist()
+        return dict(zip(map(_usi, moves), visits, strict=True)) or None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 _NAMES: dict[int, str] = {}
