@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ginkgo.search.evaluators import Batch, Evaluation, HashEvaluator, UniformEvaluator
-from ginkgo.search.gumbel import SequentialHalving, improved_policy
+from ginkgo.search.gumbel import SequentialHalving, improved_policy, scaled
 from ginkgo.search.kernels import EXPANDED, PENDING
 from ginkgo.search.queue import Queue
 from ginkgo.search.rules import Line, line_of
@@ -327,6 +327,24 @@ def test_improved_policy_by_hand():
     # Without visits it is the prior.
     none = improved_policy(logits, np.zeros(3), np.full(3, np.nan), 0.4)
     assert none == pytest.approx([0.5, 0.25, 0.25])
+
+
+def test_chance_may_say_what_is_looked_at_and_not_what_is_played():
+    logits = np.log(np.array([0.3, 0.25, 0.2, 0.15, 0.1]))
+    known = np.array([0.50, 0.51, 0.52, 0.53, 0.51])
+    looked_at = set()
+    for seed in range(40):
+        halving = SequentialHalving(logits, 2, 8, np.random.default_rng(seed), later=0.0)
+        visits = np.zeros(5, int)
+        while visits.sum() < 8:
+            for move in halving.request(visits, np.where(visits > 0, known, np.nan), 8):
+                visits[move] += 1
+        seen = np.flatnonzero(visits)
+        looked_at.add(tuple(seen.tolist()))
+        score = logits + scaled(known, visits)
+        best = halving.best(visits, np.where(visits > 0, known, np.nan))
+        assert best == seen[score[seen].argmax()]
+    assert len(looked_at) > 5
 
 
 def test_first_gumbel_move_is_drawn_from_the_prior():
