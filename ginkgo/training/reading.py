@@ -10,8 +10,8 @@ import os
 from collections.abc import Callable
 
 from ginkgo.pipeline.index import Index
-from ginkgo.pipeline.loader import LoaderConfig
 from ginkgo.pipeline.parse import ParseOptions
+from ginkgo.pipeline.stream import LoaderConfig
 from ginkgo.training.config import TrainConfig
 from ginkgo.training.monitor import plain
 
