@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ginkgo.errors import GinkgoError
+from ginkgo.pipeline.batch import Batch
 from ginkgo.pipeline.index import Index, build_index
-from ginkgo.pipeline.loader import Batch, Loader
+from ginkgo.pipeline.loader import Loader
 from ginkgo.pipeline.parse import ParseOptions
 from ginkgo.pipeline.stream import LoaderConfig
 

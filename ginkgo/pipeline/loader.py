@@ -16,20 +16,20 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ginkgo.errors import GinkgoError
+from ginkgo.pipeline.batch import Batch, Dropped
 from ginkgo.pipeline.coverage import Coverage, Progress
 from ginkgo.pipeline.history import Earlier, unpack_seen
 from ginkgo.pipeline.index import Index
 from ginkgo.pipeline.mixer import Mixed, Mixer
 from ginkgo.pipeline.mixing import Bandit
 from ginkgo.pipeline.parse import Block
-from ginkgo.pipeline.ragged import Ragged
 from ginkgo.pipeline.shuffle import share_without_mate
 from ginkgo.pipeline.stream import LoaderConfig, Stream, pool_sizes
 from ginkgo.pipeline.worker import Job, slot_bytes
@@ -40,48 +40,6 @@ from ginkgo.records import Refusal
 TFDATA_PREFETCH = 2
 #: Seconds for which a loader waits to be told that a batch has been taken.
 _PATIENCE_S = 0.05
-
-
-@dataclass
-class Batch:
-    """Positions that train together."""
-
-    number: int
-    """Counted from 1 over the whole run."""
-    epoch: int
-    """Epoch of its first position, counted from 0."""
-    positions: NDArray
-    """(b,) `POSITION`."""
-    keys: NDArray[np.uint64]
-    ragged: dict[str, Ragged] = field(default_factory=dict)
-    """As in `Block`."""
-    pool_fill: int = 0
-    """Positions left in the pool after it."""
-
-
-@dataclass
-class Dropped:
-    """Lines that could not be used, by kind."""
-
-    counts: dict[str, int] = field(default_factory=dict)
-    first: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def total(self) -> int:
-        return sum(self.counts.values())
-
-    def add(self, bad: Refusal) -> bool:
-        """Count one; whether it is the first of its kind."""
-        new = bad.kind not in self.counts
-        self.counts[bad.kind] = self.counts.get(bad.kind, 0) + 1
-        if new:
-            self.first[bad.kind] = str(bad)
-        return new
-
-    def as_dict(self) -> dict[str, dict[str, Any]]:
-        return {
-            kind: {"count": count, "first": self.first[kind]} for kind, count in self.counts.items()
-        }
 
 
 class Seen(NamedTuple):
@@ -329,10 +287,17 @@ class Loader:
                 for number in stream.sources
                 if self.index.sources[number].games
             ) / max(1, epoch)
-            name = "all" if self._mixer is None else self.index.names[stream.sources[0]]
             size = (self.config.batch_size, per_game, stream.size, epoch)
-            found[name] = share_without_mate(*size)
+            found[self._name_of(stream)] = share_without_mate(*size)
         return found
+
+    @property
+    def pools(self) -> dict[str, int]:
+        """Positions in each pool when it is full, by the same names."""
+        return {self._name_of(stream): stream.size for stream in self._streams}
+
+    def _name_of(self, stream: Stream) -> str:
+        return "all" if self._mixer is None else self.index.names[stream.sources[0]]
 
     def close(self) -> None:
         """End the thread and all processes."""
@@ -415,7 +380,7 @@ class Loader:
         for stream, take in zip(self._streams, takes, strict=True):
             stream.fill(take)
             if stream.barren and self._mixer is not None:
-                name = self.index.names[stream.sources[0]]
+                name = self._name_of(stream)
                 self._say(f"source {name}: none of its positions passes the filters")
         if all(stream.barren for stream in self._streams):
             raise GinkgoError("no position of the data passes the filters")

@@ -31,7 +31,8 @@ from numpy.typing import NDArray
 WINDOW = 1000
 #: Coverage from which on there is no bonus, and the bonus of a source that is new altogether.
 _COVERED, _BONUS = 0.5, 0.3
-#: Weight of a chunk in the moving mean of its source's loss, against which it is judged.
+#: Weight of a chunk in the moving mean of its source's loss, against which it is judged; the first
+#: few make a plain mean, so that one lucky chunk at the start is no yardstick for long.
 _MOVING = 0.1
 #: Reward of a source of which nothing is known yet: the middle rank.
 _UNKNOWN = 0.5
@@ -177,9 +178,10 @@ class Bandit:
         if math.isnan(before):
             return replace(self, losses=_with(self.losses, source, loss))
         better = before - loss
+        weight = max(_MOVING, 1 / (self.rewarded[source] + 2))
         moved = replace(
             self,
-            losses=_with(self.losses, source, before - _MOVING * better),
+            losses=_with(self.losses, source, before - weight * better),
             recent=np.append(self.recent[-(WINDOW - 1) :], better),
         )
         return moved.rewarded_with(source, rank(better, self.recent))

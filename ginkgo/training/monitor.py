@@ -155,6 +155,8 @@ class ScalarLog(keras.callbacks.Callback):
                 for name in logs:
                     if name in _TRAIN_NAMES:
                         tf.summary.scalar(_TRAIN_NAMES[name], logs[name], step)
+                for tag, value in logs.get("sources", {}).items():
+                    tf.summary.scalar(tag, value, step)
             step, last = self._pending[-1]
             tf.summary.scalar("train/learning_rate", last["learning_rate"], step)
             tf.summary.scalar("input/positions_per_second", positions / seconds, step)

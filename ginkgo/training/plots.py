@@ -11,7 +11,7 @@ in a training process and is not safe in threads.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -116,6 +116,32 @@ def by_ply_plot(
     below.set(xlabel="ply", ylabel="positions", xlim=(-0.5, len(buckets) - 0.5))
     below.set_xticks(place, buckets)
     below.yaxis.set_major_formatter(FuncFormatter(lambda count, _: f"{count:,.0f}"))
+    _legend(above, "best")
+    return drawn(figure)
+
+
+def coverage_plot(
+    curves: Mapping[str, Sequence[tuple[int, float, float]]], title: str = "Coverage"
+) -> Image:
+    """The share of each source's games that has been seen, and how often it was gone through.
+
+    Args:
+        curves: by source (step, coverage in [0, 1], epochs), step after step.
+
+    Returns:
+        (600, 900, 3) uint8.
+    """
+    figure, above, below = _panels(title)
+    for index, (name, points) in enumerate(curves.items()):
+        steps, coverage, epochs = zip((0, 0.0, 0.0), *points, strict=True)
+        look = {**_style(index), "linewidth": 1.8, "markersize": 5}
+        look["markevery"] = max(1, len(steps) // 12)
+        above.plot(steps, coverage, label=f"{name}: {coverage[-1]:.1%}", **look)
+        below.plot(steps, epochs, **look)
+    above.set(ylabel="games seen", ylim=(0, 1.05))
+    above.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
+    below.set(xlabel="step", ylabel="epochs")
+    below.set_ylim(bottom=0)
     _legend(above, "best")
     return drawn(figure)
 
