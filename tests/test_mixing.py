@@ -181,19 +181,19 @@ def choices(losses: np.ndarray, late: int, mixer: Mixer, chosen: list[int]) -> l
 def test_decisions_know_what_is_old_enough_and_no_more():
     """Whatever has been reported since; and after a restart in between."""
     losses = np.random.default_rng(0).random((400, 2))
-    found = [choices(losses, late, Mixer("ucb", 2, (), 4, 0.5), []) for late in (0, 3, 28)]
+    found = [choices(losses, late, Mixer("ucb", 2, (), 4, 1.0), []) for late in (0, 3, 28)]
     assert found[0] == found[1] == found[2]
     assert 20 < sum(found[0]) < 80
-    mixer = Mixer("ucb", 2, (), 4, 0.5)
+    mixer = Mixer("ucb", 2, (), 4, 1.0)
     first = choices(losses[:200], 5, mixer, [])
     saved = json.loads(json.dumps(mixer.state(mixer.now, 200)))
-    again = Mixer("ucb", 2, (), 4, 0.5)
+    again = Mixer("ucb", 2, (), 4, 1.0)
     again.restore(saved)
     assert choices(losses, 5, again, first) == found[0]
 
 
 def test_a_state_needs_the_reports_before_it():
-    mixer = Mixer("ucb", 2, (), 4, 0.5)
+    mixer = Mixer("ucb", 2, (), 4, 1.0)
     mixer.report(1, np.ones(2), np.ones(2))
     with pytest.raises(ValueError, match="batch 2 has not been reported"):
         mixer.state(mixer.now, 2)

@@ -51,7 +51,7 @@ class LoaderConfig:
     """By number of the source, for `weights`; empty: all alike."""
     chunk: int = 4
     """Batches in a row from one source."""
-    exploration: float = 0.5
+    exploration: float = 1.0
     """The constant c of `mixing.ucb1`."""
     coverage: bool = False
     """Note which games have been seen; `ucb` does in any case."""

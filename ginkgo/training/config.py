@@ -47,7 +47,7 @@ class TrainConfig:
     teach, how much of them has been seen and how often (docs/MIXING.md)."""
     mix_chunk: int = 4
     """Batches in a row from one source, where --mix chooses."""
-    exploration: float = 0.5
+    exploration: float = 1.0
     """How much --mix ucb tries sources of which it knows little (the constant c of UCB1)."""
     coverage: bool = True
     """Keep count of the games that have been trained on and of the loss, by source."""
