@@ -53,7 +53,8 @@ if __name__ == "__main__":
         optimizer = make_optimizer(config, model)
     average = WeightAverage(model, config.ema)
     ragged = {"policy": POLICY}
-    step = TrainStep(model, optimizer, average, config, ragged=ragged, distribution=together)
+    step = TrainStep(model, optimizer, average, config, ragged=ragged, distribution=together,
+                     sources=2)
     games = load_block(build_index([games], "all"), ParseOptions()).positions[:192]
     rng = np.random.default_rng(1)
     first, second = games[:64].copy(), games[:64].copy()
@@ -61,6 +62,7 @@ if __name__ == "__main__":
     second["result"] = 1 - np.minimum(second["result"], 1)
     first["weight"][::3], second["weight"][::2] = 0.5, 0.0
     positions = np.concatenate([first, second])
+    positions["source"] = rng.integers(0, 2, 128)
     lengths = rng.integers(0, 4, 128)
     visits = np.zeros(lengths.sum(), POLICY)
     visits["label"], visits["probability"] = rng.integers(0, 1400, len(visits)), 0.3
@@ -208,6 +210,11 @@ def test_a_worker_is_killed_and_all_go_on(games_dir, tmp_path):
         assert process.wait(timeout=200) == 0, (tmp_path / f"{index}.log").read_text()
     assert json.loads(report.read_text())["positions"] == 64 * (step + 7)
     assert f"resuming after step {step:,}" in (tmp_path / "0.log").read_text()
+    # What both have drawn is added up.
+    known = json.loads((runs / "run" / "run.state.json").read_text())["sources"]["part"]
+    drawn = known["pulls"] * known["positions"] / known["games"]
+    assert drawn == pytest.approx(64 * (step + 7), rel=0.02)
+    assert 0 < known["seen"] <= known["games"]
 
 
 def test_parts_of_the_data_share_no_game_and_miss_none(games_dir):

@@ -84,6 +84,16 @@ def test_a_bandit_learns_where_the_loss_falls():
     assert Bandit.from_dict(json.loads(json.dumps(bandit.as_dict()))).as_dict() == bandit.as_dict()
 
 
+def test_a_source_is_not_the_better_for_being_drawn_less():
+    """All losses fall alike, whatever is drawn: rewards are alike, drawn one in ten or nine."""
+    bandit, rng = Bandit.new(2), np.random.default_rng(0)
+    for chunk in range(2000):
+        source = int(chunk % 10 == 3)
+        bandit = bandit.learned(source, 9 - 0.004 * chunk + rng.normal(0, 0.1))
+    assert bandit.heard == 2000
+    assert abs(bandit.mean(1) - bandit.mean(0)) < 0.15
+
+
 def test_a_loss_that_is_no_number_teaches_nothing():
     bandit = Bandit.new(1).learned(0, 1.0)
     assert bandit.learned(0, math.nan).as_dict() == bandit.as_dict()

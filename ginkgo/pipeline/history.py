@@ -24,6 +24,8 @@ from ginkgo.pipeline.index import Index
 from ginkgo.pipeline.mixing import Bandit
 
 FORMAT = "ginkgo-sources1"
+#: What a bandit has once for all sources.
+_SHARED = ("recent", "heard")
 #: Moments that a document remembers; where there are more, every second old one is forgotten.
 _MOMENTS = 256
 
@@ -119,7 +121,7 @@ def document(
             entry["loss"] = losses[source.name]
         if bandit is not None:
             one = bandit.of([number]).as_dict()
-            entry["bandit"] = {name: one[name][0] for name in one if name != "recent"}
+            entry["bandit"] = {name: one[name][0] for name in one if name not in _SHARED}
         sources[source.name] = {**entry, **coverage.pack(seen[number], source.hashes)}
     shown = ("coverage", "pulls", "epochs")
     moment = {name: [entry[key] for key in shown] for name, entry in sources.items()}
@@ -129,7 +131,7 @@ def document(
         "step": step,
         "mix": states[0]["order"]["mix"],
         "sources": sources,
-        "recent": mix["bandit"]["recent"] if mix else [],
+        "bandit": {name: mix["bandit"][name] for name in _SHARED} if mix else {},
         "position": {
             name: max(position[name] for position in positions) for name in ("feed_epoch", "draws")
         },
@@ -179,7 +181,7 @@ def _bandit(saved: dict[str, Any]) -> Bandit:
     if not all(entries):
         return Bandit.new(len(entries))
     joined = {name: [entry[name] for entry in entries] for name in entries[0]}
-    return Bandit.from_dict({**joined, "recent": saved["recent"]})
+    return Bandit.from_dict({**joined, **saved["bandit"]})
 
 
 def read(path: Path) -> dict[str, Any]:

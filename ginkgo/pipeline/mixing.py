@@ -11,8 +11,10 @@ have been seen, and a penalty once it has been gone through more than once. They
 at each moment, so they are taken as they are now, not averaged with the rewards of the past: a
 source that is used up falls at once.
 
-A draw is a chunk of batches. Its reward is how far the loss fell, as a rank among the last
-thousand chunks: losses of sources lie apart and flatten out in the course of a run, ranks do not.
+A draw is a chunk of batches. Its reward is how far the loss on its source fell, as a rank among the
+last thousand chunks: losses of sources lie apart and flatten out in the course of a run, ranks do
+not. How far it fell is divided by the chunks since that source was last drawn: what others teach
+lowers its loss as well, and a source would look the better the less it is drawn.
 Rewards come some time after the draw (the pipeline works ahead); a draw counts at once, so that
 no source is drawn again and again while its first reward is on the way.
 """
@@ -122,12 +124,17 @@ class Bandit:
     """Moving mean of the loss on each source; NaN before the first chunk."""
     recent: NDArray[np.float64]
     """(at most WINDOW,) by how much the last chunks were better than their moving mean."""
+    heard: int = 0
+    """Chunks whose loss has become known."""
+    last: tuple[int, ...] = ()
+    """What `heard` was after the last one of each source; 0 before the first."""
 
     @classmethod
     def new(cls, sources: int) -> Self:
         """One that knows nothing of so many sources."""
         nothing = (0,) * sources
-        return cls(nothing, (0.0,) * sources, nothing, (math.nan,) * sources, np.zeros(0))
+        unknown = (math.nan,) * sources
+        return cls(nothing, (0.0,) * sources, nothing, unknown, np.zeros(0), 0, nothing)
 
     def mean(self, source: int) -> float:
         """Estimated reward of a source, in [0, 1]."""
@@ -175,13 +182,15 @@ class Bandit:
         before = self.losses[source]
         if not math.isfinite(loss):
             return self
+        heard = self.heard + 1
+        told = replace(self, heard=heard, last=_with(self.last, source, heard))
         if math.isnan(before):
-            return replace(self, losses=_with(self.losses, source, loss))
-        better = before - loss
+            return replace(told, losses=_with(self.losses, source, loss))
+        better = (before - loss) / (heard - self.last[source])
         weight = max(_MOVING, 1 / (self.rewarded[source] + 2))
         moved = replace(
-            self,
-            losses=_with(self.losses, source, before - weight * better),
+            told,
+            losses=_with(self.losses, source, before + weight * (loss - before)),
             recent=np.append(self.recent[-(WINDOW - 1) :], better),
         )
         return moved.rewarded_with(source, rank(better, self.recent))
@@ -194,13 +203,16 @@ class Bandit:
             "rewarded": self.rewarded,
             "losses": [None if math.isnan(loss) else loss for loss in self.losses],
             "recent": self.recent.tolist(),
+            "heard": self.heard,
+            "last": self.last,
         }
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> Self:
         losses = tuple(math.nan if loss is None else loss for loss in saved["losses"])
         counts = tuple(saved["draws"]), tuple(saved["rewards"]), tuple(saved["rewarded"])
-        return cls(*counts, losses, np.array(saved["recent"], np.float64))
+        recent = np.array(saved["recent"], np.float64)
+        return cls(*counts, losses, recent, saved["heard"], tuple(saved["last"]))
 
     def of(self, sources: Sequence[int | None]) -> Self:
         """The same for other sources: where each one was before, None for a new one."""
@@ -214,6 +226,7 @@ class Bandit:
             rewards=those(self.rewards, 0.0),
             rewarded=those(self.rewarded, 0),
             losses=those(self.losses, math.nan),
+            last=those(self.last, self.heard),
         )
 
 
