@@ -171,14 +171,16 @@ def test_games_seen_are_found_again(change):
 # --- the mixer --------------------------------------------------------------------------------
 
 
-def choices(losses: np.ndarray, late: int, mixer: Mixer, chosen: list[int]) -> list[int]:
+def choices(
+    losses: np.ndarray, late: int, mixer: Mixer, chosen: list[int], learns: bool = True
+) -> list[int]:
     """Goes on with a mixer whose reports come some batches late; the sources by chunk."""
     progress = Progress((100, 100), (0, 0), (0.0, 0.0))
     waiting: list[tuple[int, np.ndarray]] = []
     for batch in range(4 * len(chosen) + 1, len(losses) + 1):
         if batch % 4 == 1:
             chosen.append(mixer.choose(batch, progress, (0, 1), lambda: False))
-            assert mixer.now.known == max(0, batch - 1 - LAG)
+            assert mixer.now.known == learns * max(0, batch - 1 - LAG)
         waiting.append((batch, 64 * np.eye(2)[chosen[-1]]))
         while waiting and waiting[0][0] <= batch - late:
             number, counts = waiting.pop(0)
@@ -200,6 +202,14 @@ def test_decisions_know_what_is_old_enough_and_no_more():
     again = Mixer("ucb", 2, (), 4, 1.0)
     again.restore(saved)
     assert choices(losses, 5, again, first) == found[0]
+
+
+def test_reports_do_not_pile_up():
+    for kind, most in (("ucb", LAG + 8), ("weights", 0)):
+        mixer = Mixer(kind, 2, (), 4, 1.0)
+        choices(np.ones((400, 2)), 0, mixer, [], kind == "ucb")
+        mixer.forget(mixer.now)
+        assert len(mixer.state(mixer.now, 400)["reports"]) <= most
 
 
 def test_a_state_needs_the_reports_before_it():

@@ -58,12 +58,14 @@ class Mixer:
         self._news = threading.Condition()
 
     def report(self, batch: int, losses: NDArray, counts: NDArray) -> None:
-        """Tell of a batch. All batches are reported, in order.
+        """Tell of a batch. All batches are reported, in order; `weights` has no use for them.
 
         Args:
             losses: (sources,) mean loss of its positions by source; of no meaning where there are
                 none. counts: (sources,) positions by source.
         """
+        if self._kind == "weights":
+            return
         with self._news:
             self._reports[batch] = (np.asarray(losses, np.float64), np.asarray(counts, np.float64))
             self._reported = batch
