@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def figures(saved: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """By source the figures of a state file, without what only programs read."""
-    hidden = ("bitmap", "lengths", "digests", "bandit")
+    hidden = ("bitmap", "lengths", "digests", "bandit", "since")
     return {
         name: {key: value for key, value in entry.items() if key not in hidden}
         for name, entry in saved["sources"].items()

@@ -24,6 +24,7 @@ from ginkgo.pipeline.index import Index
 from ginkgo.pipeline.loader import Loader, Seen
 from ginkgo.records.files import write_text
 from ginkgo.training.distribution import Distribution
+from ginkgo.training.monitor import SOURCE_CURVES
 
 #: Parts of a game that are counted when processes add up what they have drawn.
 _FINE = 1_000_000
@@ -57,6 +58,9 @@ class Sources:
         if before is not None:
             known = before["sources"]
             self.losses = {name: known[name]["loss"] for name in known if "loss" in known[name]}
+            for number, name in enumerate(index.names):
+                if name in known:
+                    self._sums[number], self._counts[number] = known[name]["since"]
             self.write()
 
     def add(self, batch: int, by_source: tf.Tensor) -> None:
@@ -89,7 +93,7 @@ class Sources:
                 entry["loss"] = self.losses[name]
             for key in _CURVES:
                 if key in entry:
-                    found[f"mix_{key}/{name}"] = float(entry[key])
+                    found[f"{SOURCE_CURVES}{key}/{name}"] = float(entry[key])
         return found
 
     def _seen_everywhere(self) -> Seen:
@@ -112,6 +116,9 @@ class Sources:
         """
         losses = {name: loss for name, loss in self.losses.items() if math.isfinite(loss)}
         self._document = document(self._index, states, step, losses, self._document)
+        # What the next point of the curves begins with.
+        for name, *since in zip(self._index.names, self._sums, self._counts, strict=True):
+            self._document["sources"][name]["since"] = list(map(float, since))
         return self._document
 
     def write(self) -> None:

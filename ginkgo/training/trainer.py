@@ -369,7 +369,7 @@ class Trainer:
                 "epoch": epoch,
                 "pool_fill": pool_fill,
                 "wait": clock.last_wait - clock.floor,
-                "sources": curves,
+                **curves,
             }
             callbacks.on_train_batch_end(self.step, logs)
             self._count_speed(logs, clock)
