@@ -198,13 +198,6 @@ def test_coverage_names_mistakes(tmp_path):
             show([str(tmp_path)])
 
 
-def test_without_reports_there_is_no_state(config):
-    trainer = Trainer(replace(config, mix="proportional", coverage=False, steps=2))
-    report = trainer.run()
-    assert report["sources"] == {}
-    assert not state_path(config.runs / "run").exists()
-
-
 def test_sources_are_parsed(tmp_path):
     (tmp_path / "a:2").touch()
     config = TrainConfig(
