@@ -27,6 +27,8 @@ VERBS = {
     "match": ("ginkgo.arena.match", "play two engines against each other, with Elo and SPRT"),
     "play": ("ginkgo.play.server", "play against a network in the browser"),
     "rate": ("ginkgo.arena.rate", "rate all engines of several matches"),
+    "reinforce": ("ginkgo.selfplay.reinforce", "get stronger by self-play"),
+    "selfplay": ("ginkgo.selfplay.cli", "let a model play against itself and store the games"),
     "stats": ("ginkgo.records.stats", "count games and positions, and audit the winners"),
     "train": ("ginkgo.training.cli", "train a network on records or games"),
     "usi": ("ginkgo.usi.engine", "play through the USI protocol, in any shogi GUI"),

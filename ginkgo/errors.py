@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable
 
@@ -16,6 +17,10 @@ class GinkgoError(Exception):
 
 def run_main(main: Callable[[], int | None]) -> None:
     """Run `main` as a program: one clear line for a `GinkgoError`, status 130 for Ctrl-C."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Names of players and files may hold what the terminal cannot show.
+            stream.reconfigure(errors="backslashreplace")
     try:
         status = main()
     except GinkgoError as error:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 
+import cshogi
+
 from ginkgo.records import Game, Refusal
+from ginkgo.records.kifu.packed import pack
 from ginkgo.records.kifu.reading import ReadOptions
 from ginkgo.records.kifu.stream import cut, read_raw
 
@@ -35,3 +38,18 @@ def refused(text: str | bytes, name: str = "") -> Refusal:
     [refusal] = read_all(text, name)
     assert isinstance(refusal, Refusal), refusal
     return refusal
+
+
+def hcpe3(game: Game, visits: int = 3) -> bytes:
+    """A game as dlshogi packs it, with two candidates a move."""
+    board = cshogi.Board(game.start)
+    head = pack([game.start], "hcpe").tobytes()
+    head += len(game.moves).to_bytes(2, "little")
+    body = b"" + bytes([{"b": 1, "w": 2, "d": 0}[game.winner], 0])
+    for usi in game.moves:
+        move = board.move_from_usi(usi) & 0xFFFF
+        other = next((m & 0xFFFF for m in board.legal_moves if m & 0xFFFF != move), move)
+        for number in (move, 65536 - 25, 2, move, visits, other, 1):
+            body += number.to_bytes(2, "little")
+        board.push_usi(usi)
+    return head + body

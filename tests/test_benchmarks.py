@@ -14,7 +14,7 @@ from ginkgo.pipeline.parse import ParseOptions
 from ginkgo.pipeline.parse_records import parse_records
 from ginkgo.records import Game
 from ginkgo.records.convert import ConvertConfig
-from ginkgo.records.convert.render import game_records
+from ginkgo.records.convert.render import Rendered, render
 from ginkgo.records.files import open_binary
 from ginkgo.records.sources import game_from_line
 
@@ -31,13 +31,15 @@ OPTIONS = {
     "starvation": "--rate 2000 --workers 1 --batch-size 128 --pool 512 --warmup 0.2 --seconds 0.5",
     "memory": "--workers 1 --batch-size 128 --pool 512 --copies 2",
     "training": "--network b1c8 --batch-size 64 --steps 12 --pool 512 --seconds 0.2",
-    "convert": "--games 6 --merged 20",
+    "convert": "--games 6 --merged 20 --repeats 1",
     "evaluator": "--formats onnx --batch-sizes 1 4 --seconds 0.1",
     "arena": "--model uniform --playouts 4 --together 4 --games 2 --seconds 0.2 --warm-up 0.1"
     " --max-ply 12 --backends int8",
     "mixing": "--pulls 400 --scale 0.001 --train --network b1c8 --batch-size 64 --steps 12"
     " --pool 512 --turns 1",
     "search": "--positions 2 --simulations 300 --playouts 40 --naive 20 --seconds 0.1",
+    "selfplay": "--games 2 --single 1 --concurrent 2 --playouts 4 --cheap-playouts 2 --max-ply 6"
+    " --processes 1 --seconds 0.1",
     "shuffle": "--workers 0 --pool 512 --batches 32 --keep 0 8 --copies 8 --positions 500",
 }
 MIXED = {"batch", "per_game", "expected", "measured", "ratio_of_shares_with_mate"}
@@ -57,6 +59,15 @@ KEYS = {
     "mixing": {"sizes", "vectors", "ratio", "with_reports_per_second"},
     "memory": {"growth", "peak_1x_mib", "peak_10x_mib"},
     "shuffle": {"steady", "full"},
+    "selfplay": {
+        "positions_per_second",
+        "evaluator_busy",
+        "mean_batch",
+        "ratio_to_single_game",
+        "evaluated_per_second",
+        "bare_per_second",
+        "processes",
+    },
     "training": {
         "fit_positions_per_second",
         "bare_positions_per_second",
@@ -95,9 +106,9 @@ def lines() -> list[str]:
         for number, text in enumerate(itertools.islice(stream, 40), 1):
             game = game_from_line(path, number, text)
             assert isinstance(game, Game)
-            records = game_records(game, ConvertConfig((), ""))
-            assert isinstance(records, list)
-            lines += [record.rstrip("\n") for record in records]
+            rendered = render(game, ConvertConfig((), ""))
+            assert isinstance(rendered, Rendered)
+            lines += rendered.data.decode().splitlines()
     return lines
 
 

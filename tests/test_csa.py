@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kifu_texts import CSA_HEADER, CSA_MOVES, read_all, read_one, refused
 
@@ -116,6 +116,8 @@ def test_csa_repetition_without_checks_is_a_draw():
 
 
 @settings(max_examples=150, deadline=None)
+@example(0, b"\xfe\xff", 0)
+@example(0, b"\xff\xfe", 1)
 @given(st.integers(0, 200), st.binary(max_size=6), st.integers(0, 12))
 def test_csa_damage_never_crashes_nor_loses_moves(place, junk, cut):
     data = (CSA_HEADER + CSA_MOVES + "+8822UM\n-3122GI\n%TORYO\n").encode()

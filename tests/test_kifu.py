@@ -21,7 +21,7 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kifu_texts import read_all, read_one, refused
+from kifu_texts import hcpe3, read_all, read_one, refused
 
 from ginkgo.features.position import sfen_from_position
 from ginkgo.pipeline import Loader, LoaderConfig, build_index
@@ -218,19 +218,19 @@ def test_moves_packed_in_another_way_are_noticed(kind, dtype):
     assert "moves are legal" in refused(records.tobytes(), f"x.{kind}").reason
 
 
-def hcpe3(game: Game, visits: int = 3) -> bytes:
-    """A game as dlshogi packs it, with two candidates a move."""
-    board = cshogi.Board(game.start)
-    head = pack([game.start], "hcpe").tobytes()
-    head += len(game.moves).to_bytes(2, "little")
-    body = b"" + bytes([{"b": 1, "w": 2, "d": 0}[game.winner], 0])
-    for usi in game.moves:
-        move = board.move_from_usi(usi) & 0xFFFF
-        other = next((m & 0xFFFF for m in board.legal_moves if m & 0xFFFF != move), move)
-        for number in (move, 65536 - 25, 2, move, visits, other, 1):
-            body += number.to_bytes(2, "little")
-        board.push_usi(usi)
-    return head + body
+@pytest.mark.parametrize(
+    ("result", "winner", "end"),
+    [
+        *((0, "d", "unknown"), (1, "b", "unknown"), (2, "w", "unknown"), (4, "d", "sennichite")),
+        *((8 + 1, "b", "kachi"), (8 + 2, "w", "kachi"), (16, "d", "max_moves")),
+        (0x16, "d", "max_moves"),  # what dlshogi writes in place of 16
+    ],
+)
+def test_hcpe3_results(result, winner, end):
+    data = bytearray(hcpe3(random_game(1, 30, HANDICAPS["平手"], 0, ("toryo", "lose"))))
+    data[34] = result
+    game = read_one(bytes(data), "x.hcpe3")
+    assert (game.winner, game.end) == (winner, end)
 
 
 def test_hcpe3_games_with_visits(tmp_path):
@@ -422,9 +422,7 @@ def test_duplicates_are_written_once_across_sources(tmp_path, kifu, some_games):
 
 def test_problems_with_one_king_are_not_for_training(tmp_path):
     path = tmp_path / "p.csa"
-    path.write_text(
-        "P1 *  *  *  * -OU *  *  *  * \nP3 *  *  *  * +FU *  *  *  * \nP+00KI\n+\n+0052KI\n"
-    )
+    path.write_text("P-51OU\nP+53FU00KI\n+\n+0052KI\n")
     [(_, game)] = read_games(path)
     assert list(game.moves) == ["G*5b"]
     report = convert(ConvertConfig((str(path),), str(tmp_path / "out"), workers=1))
@@ -566,3 +564,43 @@ def test_the_audit_looks_at_the_last_position(tmp_path, capsys, winner, end, ver
     assert stats_main([str(path), "--json"]) == 0
     audit = json.loads(capsys.readouterr().out)["audit"]
     assert audit["contradicted"] == (end in ("tsumi", "toryo"))
+
+
+# --- what a search found -----------------------------------------------------------------------
+
+
+def test_visits_become_soft_targets_directly_and_through_records(tmp_path):
+    found = [random_game(seed, 40, HANDICAPS["平手"], 0, ("toryo", "lose")) for seed in range(40)]
+    path = tmp_path / "x.hcpe3"
+    path.write_bytes(b"".join(hcpe3(game, visits=3 + n) for n, game in enumerate(found)))
+    out = tmp_path / "out"
+    convert(ConvertConfig((str(path),), str(out), workers=1, val_fraction=0))
+    blocks = []
+    for source in (path, out / "train"):
+        index = Scan([source], fraction=0).view("train")
+        assert index.policies
+        blocks.append(load_block(index, ParseOptions(policies=True)))
+    direct, recorded = blocks
+    assert len(direct.positions) == sum(game.total for game in found)
+    for name in ("board", "hand", "color", "move", "result", "score"):
+        assert (direct.positions[name] == recorded.positions[name]).all(), name
+    targets = direct.ragged["policy"]
+    assert (targets.offsets == recorded.ragged["policy"].offsets).all()
+    assert (targets.values == recorded.ragged["policy"].values).all()
+    first = targets.part(0, 1).values
+    # Three visits of the move that was played, one of another.
+    assert first["label"][0] == direct.positions["move"][0]
+    assert first["probability"].tolist() == [0.75, 0.25]
+    assert load_block(index, ParseOptions()).ragged == {}
+
+
+def test_visits_of_illegal_moves_are_damage():
+    games = [random_game(seed, 20, HANDICAPS["平手"], 0, ("toryo", "lose")) for seed in range(30)]
+    data = bytearray(b"".join(map(hcpe3, games)))
+    # The second candidate of the first move: a king that leaves the board's middle.
+    data[36 + 10 : 36 + 12] = (40 | 44 << 7).to_bytes(2, "little")
+    first, *rest = read_all(bytes(data), "x.hcpe3")
+    assert isinstance(first, Refusal)
+    assert "visits of an illegal move" in first.reason
+    assert len(rest) == 29
+    assert all(isinstance(game, Game) for game in rest)

@@ -14,7 +14,7 @@ from ginkgo.search.kernels import EXPANDED, PENDING
 from ginkgo.search.queue import Queue
 from ginkgo.search.rules import Line, line_of
 from ginkgo.search.search import Search, SearchConfig, mate_only, run
-from ginkgo.search.tree import Tree, nodes_in
+from ginkgo.search.tree import CACHE_LINE, Tree, nodes_in
 
 MIDDLE = "sfen ln1gk2nl/1r1s1g3/p1pppp1pp/6p2/1p5P1/2P6/PP1PPPP1P/1S1GK1SR1/LN3G1NL w Bb 30"
 #: 1. 5c3c 3a2a 2. G*2b.
@@ -153,8 +153,17 @@ def test_node_limit_is_kept(capacity):
 
 def test_memory_of_a_tree():
     tree = Tree(nodes_in(64), 16)
-    held = sum(array.nbytes for array in (*tree.nodes, *tree.edges))
+    arrays = [array if array.base is None else array.base for array in (*tree.nodes, *tree.edges)]
+    held = sum({id(array): array.nbytes for array in arrays}.values())
     assert 60 * 2**20 < held < 66 * 2**20
+
+
+@pytest.mark.parametrize("capacity", [2, 1000, 100_000])
+def test_a_node_lies_in_one_cache_line(capacity):
+    tree = Tree(capacity, 16)
+    for place in (0, 1, capacity - 1):
+        for arrays in (tree.nodes, (tree.edges.visits, tree.edges.child, tree.edges.proof)):
+            assert len({array[place:].ctypes.data // CACHE_LINE for array in arrays}) == 1
 
 
 def test_leaves_can_be_taken_back():
@@ -280,6 +289,30 @@ def test_sequential_halving_by_hand():
     better = considered[np.argsort(-worth[considered])[:2]]
     assert set(np.flatnonzero(visits == 6)) == set(better)
     assert halving.best(visits, values) == better[0]
+
+
+@pytest.mark.parametrize(
+    ("considered", "simulations", "shape"),
+    [
+        (8, 32, [11, 11, 3, 3, 1, 1, 1, 1]),
+        (4, 31, [13, 12, 3, 3, 0, 0, 0, 0]),
+    ],
+)
+@pytest.mark.parametrize("batch", [1, 3, 8, 16])
+def test_gumbel_compares_moves_after_equally_many_visits(batch, considered, simulations, shape):
+    """Also where leaves of one batch meet: what is lost so is made up for, in the same round."""
+    for seed in range(4):
+        line = Line(moves=["7g7f", "3c3d", "2g2f"][:seed])
+        config = SearchConfig(nodes=1000, gumbel=considered, batch=batch, seed=seed)
+        search = Search(config, line)
+        search.begin(simulations)
+        run([search], Queue(HashEvaluator()), simulations + 1)
+        visits = np.sort(search._root_visits())[::-1]
+        assert visits[:8].tolist() == shape
+        last = np.flatnonzero(search._root_visits() >= shape[1])
+        score = search._halving._score(search._root_visits(), search._root_values())
+        best = search._halving.best(search._root_visits(), search._root_values())
+        assert best == last[score[last].argmax()]
 
 
 def test_improved_policy_by_hand():

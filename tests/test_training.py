@@ -109,6 +109,16 @@ def test_value_targets_of_merged_positions():
     np.testing.assert_allclose(targets[:, 0], [0.625, 0.25, 1])
 
 
+def test_root_values_mix_into_the_value_target():
+    names = [position.WIN, position.LOSS, position.DRAW, position.NO_RESULT]
+    result = tf.constant(names, tf.uint8)
+    root = tf.constant([0.5, 0.5, 1.0, np.nan], tf.float16)
+    targets = value_targets(result, root_value=root, root_share=0.25).numpy()
+    np.testing.assert_allclose(targets[:, 0], [0.875, 0.125, 0.625, 0.5], atol=1e-3)
+    np.testing.assert_allclose(targets.sum(axis=1), 1)
+    assert value_targets(result, root_value=root).numpy()[:, 0].tolist() == [1, 0, 0.5, 0.5]
+
+
 def test_positions_without_result_move_no_value_weight(config, positions):
     """Weight 0 means weight 0: the gradient of the value head vanishes, not only its report."""
     nothing = positions.copy()

@@ -525,13 +525,14 @@ class _SourceScan:
                     plies, name = 0, 0
                     if not isinstance(found, Refusal):
                         plies, name = found.total, found.hash
+                        self.scan.policies |= bool(found.policies)
                     self.games.append((name, plies, ""))
                     positions += plies
                     number += 1
         close()
 
     def _new_file(self, path: Path, kind: str) -> int:
-        size = path.stat().st_size
+        size = path.stat().st_size if path.exists() else 0
         self.scan.files.append(DataFile(str(path), kind, origin_of(path.parent), size))
         return len(self.scan.files) - 1
 

@@ -158,6 +158,22 @@ def finish(
         play(positions["board"], positions["hand"], turned)
 
 
+def policy_targets(
+    labels: NDArray[np.integer], visits: NDArray[np.integer], lengths: NDArray[np.int64]
+) -> Ragged:
+    """Soft policy targets, `POLICY`.
+
+    Args:
+        labels, visits: (k,) of the moves of all rows. lengths: (n,) how many each row has.
+    """
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    total = np.bincount(rows, visits, len(lengths))
+    target = np.zeros(len(rows), POLICY)
+    target["label"] = labels
+    target["probability"] = visits / np.maximum(total, 1)[rows]
+    return Ragged.of_lengths(target, lengths)
+
+
 def complete(block: Block, options: ParseOptions) -> Block:
     """The block with all that its options ask for: plane codes, and room for soft policies."""
     if options.features == "ginkgo148" and "codes" not in block.ragged:

@@ -196,4 +196,7 @@ def _plies(game: Game, options: ParseOptions) -> list[int]:
     rates = (game.rate_b, game.rate_w)
     if options.min_rating:
         sides = tuple(side for side in sides if (rates[side] or 0) >= options.min_rating)
-    return [ply for ply in plies if (first_color + ply - 1) % 2 in sides]
+    full = game.full
+    return [
+        ply for ply in plies if (first_color + ply - 1) % 2 in sides and (not full or full[ply - 1])
+    ]

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ginkgo.features.labels import rotate_moves
+from ginkgo.features.labels import labels_from_moves, rotate_moves
 from ginkgo.features.position import POSITION, orient
 from ginkgo.pipeline.parse import (
+    USI_MOVES,
     WINNER_CODE,
     Block,
     ParseOptions,
@@ -23,6 +24,7 @@ from ginkgo.pipeline.parse import (
     finish,
     game_rng,
     make_key,
+    policy_targets,
 )
 from ginkgo.pipeline.parse_games import parse_games
 from ginkgo.records import Game, Refusal
@@ -88,22 +90,38 @@ def games_of_files(
 def parse_kifu(
     games: Iterator[tuple[int, int, Game | Refusal | None]], options: ParseOptions, **common: Any
 ) -> Block:
-    """Games to positions with the scores that the kifu gives, by `parse_games`."""
-    scores: dict[int, Sequence[int | None]] = {}
+    """Games to positions with what searches said of them, by `parse_games`."""
+    searched: dict[int, Game] = {}
 
     def noted() -> Iterator[tuple[int, int, Game | Refusal | None]]:
         for file, number, game in games:
-            if isinstance(game, Game) and game.scores:
-                scores[make_key(file, number)] = game.scores
+            if isinstance(game, Game) and (game.scores or game.root_values or game.policies):
+                searched[make_key(file, number)] = game
             yield file, number, game
 
     block = parse_games(noted(), options, **common)
-    if scores:
-        for index, key in enumerate(block.keys.tolist()):
-            found = scores.get(key >> 10 << 10)
-            score = found[(key & 1023) - 1] if found else None
-            if score is not None:
-                block.positions["score"][index] = max(-_MOST, min(_MOST, score))
+    if not searched:
+        return block
+    moves: list[int] = []
+    visits: list[int] = []
+    lengths = np.zeros(len(block.keys), np.int64)
+    for row, key in enumerate(block.keys.tolist()):
+        game, index = searched.get(key >> 10 << 10), (key & 1023) - 1
+        if game is None:
+            continue
+        if game.scores and (score := game.scores[index]) is not None:
+            block.positions["score"][row] = max(-_MOST, min(_MOST, score))
+        if game.root_values and (value := game.root_values[index]) is not None:
+            block.positions["root_value"][row] = value
+        if options.policies and game.policies:
+            policy = game.policies[index] or {}
+            moves += map(USI_MOVES.__getitem__, policy)
+            visits += policy.values()
+            lengths[row] = len(policy)
+    if options.policies:
+        color = np.repeat(block.positions["color"], lengths)
+        labels = labels_from_moves(rotate_moves(np.array(moves, np.int64), color))
+        block.ragged["policy"] = policy_targets(labels, np.array(visits, np.int64), lengths)
     return block
 
 

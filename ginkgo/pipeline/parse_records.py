@@ -30,7 +30,6 @@ from ginkgo.features.position import (
     play,
 )
 from ginkgo.pipeline.parse import (
-    POLICY,
     USI_MOVES,
     WINNER_CODE,
     Block,
@@ -40,6 +39,7 @@ from ginkgo.pipeline.parse import (
     finish,
     game_rng,
     make_key,
+    policy_targets,
 )
 from ginkgo.pipeline.ragged import Ragged
 from ginkgo.records import Refusal, game_hash
@@ -87,6 +87,7 @@ class _Keys(NamedTuple):
     rate: float = np.nan
     score: float = np.nan
     value: float = np.nan
+    root: float = np.nan
     end: bytes = b""
     game: bytes = b""
     whole: bytes = b""
@@ -98,7 +99,7 @@ def _read_keys(text: bytes) -> _Keys:
     for item in text.split(b","):
         key, _, value = item.partition(b"=")
         match key:
-            case b"start" | b"rate" | b"score" | b"value":
+            case b"start" | b"rate" | b"score" | b"value" | b"root":
                 try:
                     found[key.decode()] = float(value)
                 except ValueError:
@@ -234,7 +235,7 @@ def parse_records(
     elif options.kept(source):
         _keep_some(chosen, columns[:, 5] + first_game, options, epoch, source)
     places, columns, hands, keys = places[chosen], columns[chosen], hands[chosen], keys[chosen]
-    scores, outcomes = keys_read["score"][chosen], keys_read["value"][chosen]
+    scores, outcomes, roots = (keys_read[name][chosen] for name in ("score", "value", "root"))
     if not len(places):
         return empty_block(options, bad)
 
@@ -257,6 +258,7 @@ def parse_records(
     positions["source"] = source
     positions["score"] = np.clip(scores, -32000, 32000)
     positions["outcome"] = np.clip(outcomes, 0, 1)
+    positions["root_value"] = np.clip(roots, 0, 1)
     block = Block(positions, keys, bad=bad)
     if policies is not None:
         block.ragged["policy"] = policies.targets()
@@ -274,7 +276,7 @@ def _decode_columns(
 
     Returns:
         (n, 6) colour, ply as stated, total, winner, move, game; (n, 2, 7) hands; and arrays by
-        key (`start`, `rate`, `score`, `value`, `end`, `policy`).
+        key (`start`, `rate`, `score`, `value`, `root`, `end`, `policy`).
     """
     count = len(rows)
     columns = np.zeros((count, 6), np.int64)
@@ -295,6 +297,7 @@ def _decode_columns(
         "rate": np.array([item.rate for item in read], np.float64)[place],
         "score": np.array([item.score for item in read], np.float64)[place],
         "value": np.array([item.value for item in read], np.float64)[place],
+        "root": np.array([item.root for item in read], np.float64)[place],
         "end": np.array([item.end for item in read], object)[place],
         "policy": np.array([item.policy for item in read], object)[place],
     }
@@ -434,12 +437,7 @@ class _Policies:
 
     def targets(self) -> Ragged:
         """Shares of the visits by label, `POLICY`."""
-        rows = np.repeat(np.arange(len(self.moves)), self._lengths)
-        total = np.bincount(rows, self._visits, len(self.moves))
-        target = np.zeros(len(rows), POLICY)
-        target["label"] = self._labels
-        target["probability"] = self._visits / np.maximum(total, 1)[rows]
-        return Ragged.of_lengths(target, self._lengths)
+        return policy_targets(self._labels, self._visits, self._lengths)
 
 
 def _visits(text: bytes) -> int:

@@ -11,10 +11,14 @@ import errno
 import glob
 import gzip
 import io
+import lzma
 import os
 import sys
+import tarfile
+import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,25 +34,37 @@ COMPRESSIONS = (".gz", ".zst")
 #: Stands for standard input where a path is asked for.
 STDIN = "-"
 
-#: What a compressed stream raises when it is cut short or damaged.
-DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
+#: What a compressed stream, or a file inside an archive, raises when it is cut short or damaged.
+DAMAGED = (
+    *(EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstandard.ZstdError),
+    *(tarfile.TarError, zipfile.BadZipFile),
+)
+
+
+def shown(path: str | Path) -> str:
+    """A path as text that can be written anywhere: names of files may be bytes of any kind."""
+    text = str(path)
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def _plain_name(path: str | Path) -> str:
+    """The name without its compression."""
+    # Strings are cut several times faster than `Path` takes them apart.
+    name = os.path.basename(str(path))
+    for suffix in COMPRESSIONS:
+        if name.lower().endswith(suffix):
+            name = name[: -len(suffix)]
+    return name
 
 
 def plain_suffix(path: str | Path) -> str:
     """The suffix without its compression, in lower case: `.usi` for `games.usi.gz`."""
-    name = Path(path).name.lower()
-    for suffix in COMPRESSIONS:
-        name = name.removesuffix(suffix)
-    return Path(name).suffix
+    return os.path.splitext(_plain_name(path))[1].lower()
 
 
 def plain_stem(path: str | Path) -> str:
     """The name without suffix and compression: `amateur` for `games/amateur.usi.gz`."""
-    name = Path(path).name
-    for suffix in COMPRESSIONS:
-        if name.lower().endswith(suffix):
-            name = name[: -len(suffix)]
-    return Path(name).stem
+    return os.path.splitext(_plain_name(path))[0]
 
 
 def is_compressed(path: str | Path) -> bool:
@@ -58,40 +74,98 @@ def is_compressed(path: str | Path) -> bool:
 def find_files(
     paths: Sequence[str | Path],
     suffixes: Sequence[str],
-    suffix_of: Callable[[Path], str] = plain_suffix,
+    suffix_of: Callable[[str], str] = plain_suffix,
+    passed: Counter[str] | None = None,
 ) -> list[Path]:
     """All files with one of `suffixes` (compressed or not) at `paths`.
 
     A path may be a file (taken whatever its suffix), a directory (searched with its
-    subdirectories) or a glob pattern. The files of each path are sorted. A file that is met more
-    than once (as a relative and an absolute path, through a link) keeps its first spelling.
+    subdirectories, through links too) or a glob pattern. The files of each path are sorted. A file
+    that is met more than once (as a relative and an absolute path, through a link) keeps its first
+    spelling. A link that leads nowhere is among them: whoever opens it says what is wrong.
+
+    Args:
+        passed: counts the files in directories that have none of the suffixes, by suffix.
 
     Raises:
-        GinkgoError: a path does not exist, or holds no file of these kinds.
+        GinkgoError: a path does not exist, holds no file of these kinds, or is a directory (or
+            has one in it) that cannot be read.
     """
     found: dict[str, Path] = {}
     for path in paths:
         candidates = [Path(path)]
         if not candidates[0].exists():
-            candidates = [Path(match) for match in glob.glob(str(path), recursive=True)]
+            candidates = _matches(str(path))
             if not candidates:
                 raise GinkgoError(f"{path}: no such file or directory")
-        inside: list[Path] = []
+        inside: list[tuple[Path, str]] = []
         for candidate in candidates:
+            # Unlike `Path.resolve` this takes links that lead in a circle.
+            real = os.path.realpath(candidate)
             if candidate.is_dir():
-                inside += [
-                    file
-                    for file in candidate.rglob("*")
-                    if suffix_of(file) in suffixes and file.is_file()
-                ]
+                inside += _files_below(str(candidate), real, suffixes, suffix_of, passed)
             else:
-                inside.append(candidate)
+                inside.append((candidate, real))
         if not inside:
             raise GinkgoError(f"{path}: no {' or '.join(suffixes)} file in it")
-        for file in sorted(inside):
-            # Unlike `Path.resolve` this takes links that lead in a circle.
-            found.setdefault(os.path.realpath(file), file)
+        for file, real in sorted(inside):
+            found.setdefault(real, file)
     return list(found.values())
+
+
+def passed_over(passed: Mapping[str, int]) -> str:
+    """What to say of the files that `find_files` counted.
+
+    >>> passed_over({".txt": 2, "": 1})
+    'passed over by their names: 3 files (.txt 2, no suffix 1); files that are named are read'
+    """
+    kinds = ", ".join(f"{suffix or 'no suffix'} {number:,}" for suffix, number in passed.items())
+    number = sum(passed.values())
+    files = f"{number:,} file{'s' if number > 1 else ''}"
+    return f"passed over by their names: {files} ({kinds}); files that are named are read"
+
+
+def _matches(pattern: str) -> list[Path]:
+    """The paths that a pattern fits, in no order."""
+    parts = pattern.split("/")
+    if parts.count("**") != 1:
+        return [Path(match) for match in glob.glob(pattern, recursive=True)]
+    # Where links lead in circles the library's own search goes round in them.
+    place = parts.index("**")
+    tops = glob.glob("/".join(parts[:place]) or "/") if place else ["."]
+    below = (_files_below(top, os.path.realpath(top)) for top in tops if os.path.isdir(top))
+    tail = "/".join(parts[place + 1 :]) or "*"
+    return [file for files in below for file, _ in files if file.match(tail)]
+
+
+def _files_below(
+    folder: str,
+    real: str,
+    suffixes: Sequence[str] | None = None,
+    suffix_of: Callable[[str], str] = plain_suffix,
+    passed: Counter[str] | None = None,
+) -> Iterator[tuple[Path, str]]:
+    """Files of a directory tree (None: with any suffix), and where they really are."""
+    pending, seen = [(folder, real)], {real}
+    while pending:
+        folder, real = pending.pop()
+        try:
+            entries = list(os.scandir(folder))
+        except OSError as error:
+            raise GinkgoError(f"{folder}: {error.strerror}") from error
+        for entry in entries:
+            place = os.path.join(real, entry.name)
+            if entry.is_symlink():
+                place = os.path.realpath(place)
+            if os.path.isdir(place) if entry.is_symlink() else entry.is_dir():
+                if place not in seen:
+                    seen.add(place)
+                    pending.append((os.path.join(folder, entry.name), place))
+            elif suffixes is not None and suffix_of(entry.name) not in suffixes:
+                if passed is not None and entry.is_file() and not entry.name.startswith("."):
+                    passed[suffix_of(entry.name)] += 1
+            elif entry.is_symlink() or entry.is_file():
+                yield Path(folder, entry.name), place
 
 
 def open_binary(path: str | Path, archive: bool = False) -> IO[bytes]:
@@ -110,13 +184,13 @@ def open_binary(path: str | Path, archive: bool = False) -> IO[bytes]:
         raw = open(path, "rb")
     except OSError as error:
         raise GinkgoError(f"{path}: {error.strerror}") from error
-    name = str(path)
-    return open_compressed(name + ".gz" if archive and name.lower().endswith(".tgz") else name, raw)
+    name = str(path).lower()
+    return open_compressed(name + ".gz" if archive and name.endswith(".tgz") else name, raw)
 
 
 def open_compressed(name: str, raw: IO[bytes]) -> IO[bytes]:
     """The stream without the compression that its name tells of."""
-    match Path(name).suffix.lower():
+    match os.path.splitext(name)[1].lower():
         case ".gz":
             return io.BufferedReader(_WhatIsThere(gzip.GzipFile(fileobj=raw), raw), 1 << 20)
         case ".zst":

@@ -68,6 +68,11 @@ class Game:
     """Search score at each move in centipawns, mover's view; empty: none."""
     policies: Sequence[dict[str, int] | None] = ()
     """Visits by move at each move; empty: none."""
+    root_values: Sequence[float | None] = ()
+    """Win rate of the side to move that a search found at each move; empty: none."""
+    full: Sequence[bool] = ()
+    """By move whether its search was a full one; the others were only for playing on, and teach
+    nothing. Empty: nothing of the kind is known."""
     comments: dict[int, str] | None = None
     """By ply, 0: before the first move. Line ends separate the lines of one ply."""
     variations: Sequence[Variation] = ()
@@ -80,8 +85,9 @@ class Game:
     """What the game was read from: `csa`, `kif`, …"""
     encoding: str = field(default="", compare=False)
     """Of the text that it was read from."""
-    sfens: Sequence[str] | None = field(default=None, compare=False)
-    """The SFEN before each move, where reading the game gave them anyway: see `replay`."""
+    played: Sequence[int] | None = field(default=None, compare=False)
+    """The moves as cshogi packs them, where the game has been replayed: see `replay.played`. The
+    start position is in canonical form then."""
 
     @property
     def total(self) -> int:

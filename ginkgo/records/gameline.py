@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote
 from ginkgo.errors import GinkgoError
 from ginkgo.records.game import ENDINGS, STARTPOS, WINNERS, Game
 from ginkgo.records.sfen import check_sfen
+from ginkgo.records.sfenx import finite
 
 
 def parse_game_line(line: str) -> Game:
@@ -34,15 +35,21 @@ def parse_game_line(line: str) -> Game:
     else:
         raise GinkgoError("not a game line: expected 'startpos' or 'sfen …', then 'moves …'")
     game = Game(start=start, moves=tail.split(), format="usi")
-    if game.moves and game.moves[-1] in _END_WORDS:
-        _end(game, game.moves[-1])
+    word = game.moves[-1] if game.moves else ""
+    if word in _END_WORDS:
         game.moves = game.moves[:-1]
+        _end(game, word)
+    by_word = game.winner
     for pair in pairs:
         for item in pair.split(" ") if pair.count("=") > 1 else [pair]:
             key, separator, value = item.partition("=")
             if not separator:
                 continue
             _set(game, key.strip(), unquote(value.strip()))
+    if game.winner != by_word != "-":
+        said = f"{word!r} after {game.total} plies and 'winner={game.winner}'"
+        game.winner = "-"
+        game.notes = [f"contradictory: {said}: no result taken"]
     return game
 
 
@@ -65,8 +72,8 @@ _SFEN = re.compile(r"(?:[1-9+PLNSGBRKplnsgbrk]+/){8}[1-9+PLNSGBRKplnsgbrk]+[ _][
 
 
 def _end(game: Game, word: str) -> None:
-    """Set ending and winner from an end word; what the line states after a TAB overrules it."""
-    white = (game.start.split()[1] == "w") == bool(len(game.moves) % 2)
+    """Set ending and winner from an end word."""
+    white = (game.start.split()[1] == "w") != bool(len(game.moves) % 2)
     mover, other = ("w", "b") if white else ("b", "w")
     game.end, rule = _END_WORDS[word]
     game.winner = {"win": mover, "lose": other}.get(rule, rule)
@@ -83,10 +90,7 @@ def _set(game: Game, key: str, value: str) -> None:
                 raise GinkgoError(f"end={value}: expected one of {' '.join(ENDINGS)}")
             game.end = value
         case "rate_b" | "rate_w":
-            try:
-                setattr(game, key, float(value))
-            except ValueError:
-                raise GinkgoError(f"{key}={value}: expected a number") from None
+            setattr(game, key, finite(f"{key}={value}", value))
         case "game" | "black" | "white":
             setattr(game, key, value)
         case _:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -33,8 +34,13 @@ class InspectConfig:
     """One JSON object a game instead of text."""
 
 
-def inspect(paths: Sequence[str]) -> Iterator[tuple[str, int, Game | Refusal]]:
+def inspect(
+    paths: Sequence[str], passed: Counter[str] | None = None
+) -> Iterator[tuple[str, int, Game | Refusal]]:
     """(file, index of the game in it, game or why it cannot be used), every game replayed.
+
+    Args:
+        passed: counts the files that were passed over for their suffix, see `find_files`.
 
     Raises:
         GinkgoError: a path does not exist.
@@ -44,7 +50,7 @@ def inspect(paths: Sequence[str]) -> Iterator[tuple[str, int, Game | Refusal]]:
     from ginkgo.records.sources import files_at
 
     options = ReadOptions(variations=True)
-    for path in files_at(paths):
+    for path in files_at(paths, passed=passed):
         index = 0
         for raw in raw_games(path):
             if isinstance(raw, Refusal):
@@ -58,16 +64,16 @@ def inspect(paths: Sequence[str]) -> Iterator[tuple[str, int, Game | Refusal]]:
 
 def _believed(file: str, line: int, game: Game | Refusal) -> Game | Refusal:
     """Game lines are not replayed when they are read; here everything is."""
-    from ginkgo.records.replay import IllegalMove, replay
+    from ginkgo.records.replay import IllegalMove, played
 
     if isinstance(game, Refusal):
         return game
     if game.format == "usi":
         try:
-            replay(game)
+            played(game)
         except IllegalMove as error:
-            played = int(str(error).split(":")[0].removeprefix("ply ")) - 1
-            return Refusal(file, line, str(error), "illegal move", played)
+            plies = int(str(error).split(":")[0].removeprefix("ply ")) - 1
+            return Refusal(file, line, str(error), "illegal move", plies)
         except GinkgoError as error:
             return Refusal(file, line, str(error), "bad start position")
     return game
@@ -151,7 +157,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     if not config.files:
         raise GinkgoError("no files given: expected files, directories, globs or -")
-    for file, index, game in inspect(config.files):
+    passed: Counter[str] = Counter()
+    for file, index, game in inspect(config.files, passed):
         if config.json:
             print(json.dumps(as_json(file, index, game, config.moves), ensure_ascii=False))
             continue
@@ -162,4 +169,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             if config.board:
                 print(draw(game))
         sys.stdout.flush()
+    if passed:
+        from ginkgo.records.files import passed_over
+
+        print(passed_over(dict(passed.most_common())), file=sys.stderr)
     return 0

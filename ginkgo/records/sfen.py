@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import lru_cache
 
 from ginkgo.errors import GinkgoError
 
@@ -16,6 +17,7 @@ _RANK = re.compile(r"(?:[1-9]|\+?[PLNSBRplnsbr]|[GKgk])+")
 _SQUARES = re.compile(r"[1-9]|\+?[A-Za-z]")
 _HANDS = re.compile(r"(?:(?:[1-9][0-9]?)?[PLNSBRGplnsbrg])+")
 _HELD = re.compile(r"([0-9]*)([A-Za-z])")
+_EMPTY_RUN = re.compile(r"[1-9]{2,}")
 _PLY = re.compile(r"[0-9]{1,5}")
 
 #: How many of each there are, on board and in hand together, promoted or not.
@@ -25,8 +27,9 @@ _HAND_ORDER = "RBGSNLPrbgsnlp"
 _MAX_PLY = 65535
 
 
+@lru_cache(maxsize=4096)
 def check_sfen(sfen: str, kings: int = 2) -> str:
-    """The SFEN with its hands in canonical order and a ply number.
+    """The SFEN in canonical form: empty squares counted, hands in order, a ply number.
 
     What is checked: the form, the number of pieces of each kind, one king a side, kings apart.
     Whether the side that has just moved stands in check needs a board: see `replay`.
@@ -61,6 +64,7 @@ def check_sfen(sfen: str, kings: int = 2) -> str:
             raise GinkgoError(f"{sfen!r}: {count} pieces {letter}, there are {limit}")
     counts = [(held[letter], letter) for letter in _HAND_ORDER if held[letter]]
     hands = "".join(f"{count if count > 1 else ''}{letter}" for count, letter in counts)
+    board = _EMPTY_RUN.sub(lambda run: str(sum(map(int, run[0]))), board)
     return f"{board} {turn} {hands or '-'} {max(1, int(ply))}"
 
 

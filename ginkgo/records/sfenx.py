@@ -12,6 +12,7 @@ lines at once and much faster; this module is the definition that it is tested a
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote
 
@@ -51,7 +52,7 @@ def parse_record(line: str) -> Record:
     if len(fields) < 4:
         raise GinkgoError(f"{len(fields)} fields, expected sfen,total,move,winner")
     sfen, total, move, winner = fields[:4]
-    if not total.isdecimal():
+    if not total.isdecimal() or len(total) > 9:
         raise GinkgoError(f"total {total!r}: expected a number of plies")
     if winner not in WINNERS:
         raise GinkgoError(f"winner {winner!r}: expected one of {' '.join(WINNERS)}")
@@ -66,7 +67,7 @@ def parse_record(line: str) -> Record:
                 case "game" | "end":
                     setattr(record, key, value)
                 case "rate":
-                    record.rate = float(value)
+                    record.rate = finite(f"field {item!r}", value)
                 case "score":
                     record.score = int(value)
                 case "policy":
@@ -80,6 +81,21 @@ def parse_record(line: str) -> Record:
         except ValueError:
             raise GinkgoError(f"field {item!r}: malformed value") from None
     return record
+
+
+def finite(what: str, text: str) -> float:
+    """A number from text.
+
+    Raises:
+        GinkgoError: it is none, or one that nothing can be reckoned with.
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise GinkgoError(f"{what}: expected a number")
+    return number
 
 
 def format_record(record: Record) -> str:

@@ -21,7 +21,7 @@ from typing import Annotated, Any
 import tyro
 
 from ginkgo.errors import GinkgoError
-from ginkgo.records.game import WINNERS
+from ginkgo.records.game import ENDINGS, WINNERS
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,7 @@ def _games(path: str) -> Iterator[_Whole | None]:
 
 
 def _kifu(path: str) -> Iterator[_Whole | None]:
+    from ginkgo.records.files import shown
     from ginkgo.records.game import Refusal
     from ginkgo.records.replay import replay
     from ginkgo.records.sources import read_games
@@ -136,12 +137,13 @@ def _kifu(path: str) -> Iterator[_Whole | None]:
             yield None
             continue
         rates = [rate for rate in (game.rate_b, game.rate_w) if rate is not None]
-        name = game.game or f"{path}:{line}"
+        name = game.game or f"{shown(path)}:{line}"
         yield _Whole(name, game.winner, game.end, game.total, sfens, list(game.moves), rates)
 
 
 def _recorded(path: str) -> Iterator[_Whole | None]:
     """Games from records: they go on while name, total and winner stay and the ply grows."""
+    from ginkgo.records.files import shown
     from ginkgo.records.game import Refusal
     from ginkgo.records.sfenx import parse_record
     from ginkgo.records.sources import read_lines
@@ -157,12 +159,13 @@ def _recorded(path: str) -> Iterator[_Whole | None]:
         except (GinkgoError, UnicodeDecodeError, ValueError, IndexError):
             yield None
             continue
-        name = record.game or f"{path}:{line}"
+        name = record.game or f"{shown(path)}:{line}"
         same = game is not None and (record.total, record.winner) == (game.total, game.winner)
         if game is None or not same or ply <= last_ply or (record.game and name != game.name):
             if game is not None:
                 yield game
-            game = _Whole(name, record.winner, record.end, record.total, [], [], [])
+            end = record.end if record.end in ENDINGS else "unknown"
+            game = _Whole(name, record.winner, end, record.total, [], [], [])
         game.sfens.append(record.sfen)
         game.moves.append(record.move)
         if record.rate is not None and len(game.rates) < 2:

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from ginkgo.search.kernels import compiled, inner
+from ginkgo.compiled import compiled, inner
 
 
 @inner

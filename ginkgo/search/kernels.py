@@ -17,37 +17,13 @@ above `BY_RULE`, so that a plain mate is preferred and only a plain mate is anno
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numba import float64, int64, njit
+from numba import float64, int64
 from numpy.typing import NDArray
 
-#: No function is handed to C code: wrappers for that would be compiled for nothing.
-_OPTIONS: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True}
-
-
-def compiled(function: Callable) -> Callable:
-    """Compile at the first call, with divisions that are not checked for zero.
-
-    What was compiled is kept on disk between runs, where there is a place for it.
-    """
-    try:
-        return njit(cache=True, **_OPTIONS)(function)
-    except RuntimeError:  # neither the code's folder nor the user's cache can be written to
-        return njit(**_OPTIONS)(function)
-
-
-def inner(function: Callable) -> Callable:
-    """The same for a function that only compiled ones call: it becomes a part of each of them.
-
-    Compiling takes seconds, so they are called with the same types everywhere: a plain 0 would be
-    a type of its own, hence the `int64` and `float64` in the callers.
-    """
-    options: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True}
-    return njit(**options)(function)
-
+from ginkgo.compiled import compiled, inner
 
 #: States of a node: chosen but not evaluated yet, with edges, ended by mate or by a rule.
 PENDING, EXPANDED, ENDED = 0, 1, 2
@@ -92,11 +68,6 @@ class Edges(NamedTuple):
     total: NDArray[np.float32]  # sum of values of the side that makes the move
     child: NDArray[np.int32]  # -1 until visited
     proof: NDArray[np.int16]
-
-
-#: Bytes of a node and of an edge.
-NODE_BYTES = 4 + 4 + 4 + 2 + 2 + 2 + 1 + 1 + 2 + 4 + 4 + 4 + 8 + 8
-EDGE_BYTES = 4 + 4 + 4 + 4 + 4 + 2
 
 
 @inner
@@ -214,7 +185,8 @@ def select(  # type: ignore[no-untyped-def]
 
     Args:
         limit: leaves and finished simulations together, at most.
-        forced: (limit,) index within the root of the edge to take first, -1: by PUCT.
+        forced: (limit,) index within the root of the edge to take first, -1: by PUCT. Each is
+            tried once: where it meets a leaf that is in flight, the next has its turn.
         leaves: (limit,) out: nodes to evaluate.
         steps: (limit, 2) out: how many moves to take back since the leaf before, and how many
             to make then.
@@ -228,8 +200,10 @@ def select(  # type: ignore[no-untyped-def]
     length_before = 0
     found, ended, collisions, used = 0, 0, 0, 0
     counters[FULL] = 0
-    while found + ended < limit and collisions <= limit // 4:
-        if nodes.proof[0] != 0:
+    all_forced = forced[limit - 1] >= 0
+    while found + ended < limit and (all_forced or collisions <= limit // 4):
+        turn = found + ended + collisions
+        if nodes.proof[0] != 0 or (all_forced and turn >= limit):
             break
         if (
             counters[NODES] >= len(nodes.parent)
@@ -241,8 +215,8 @@ def select(  # type: ignore[no-untyped-def]
         nodes.visits[0] += 1
         leaf = -1
         while True:
-            if depth == 0 and forced[found + ended] >= 0:
-                index = forced[found + ended]
+            if depth == 0 and turn < limit and forced[turn] >= 0:
+                index = forced[turn]
             else:
                 urgency = fpu_root if depth == 0 else fpu
                 index = _best_edge(nodes, edges, node, c_init, c_base, urgency)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ginkgo.records.game import MAX_PLIES
 from ginkgo.search import kernels
+from ginkgo.search.forced import forced_moves, pruned_visits
 from ginkgo.search.gumbel import SequentialHalving, improved_policy
 from ginkgo.search.kernels import BY_RULE, EXPANDED, MAX_DEPTH
 from ginkgo.search.queue import Queue
@@ -56,8 +57,13 @@ class SearchConfig:
     """Share of Dirichlet noise in the root's priors, for self-play."""
     noise_alpha: float = 0.15
     """Of the Dirichlet noise; small: few moves get much."""
+    forced_playouts: float = 0.0
+    """Visits that a move of the root gets at least, as a factor under a square root: see `forced`;
+    0: none. `policy` takes them back."""
     gumbel: int = 0
     """Moves that the Gumbel root search considers; 0: PUCT at the root as elsewhere."""
+    gumbel_scale: float = 1.0
+    """Factor of the Gumbel numbers; 0: no chance at all."""
     seed: int = 0
     """Of noise, Gumbel numbers and moves drawn at random."""
 
@@ -166,6 +172,7 @@ class Search:
         self._halving = None
         self._budget = simulations
         self._prepared = False
+        self._forced.fill(-1)
         counters = self.tree.counters
         counters[kernels.PROVED] = counters[kernels.DEPTH_SUM] = counters[kernels.DEEPEST] = 0
         counters[kernels.FULL] = counters[kernels.COLLISIONS] = 0
@@ -181,7 +188,7 @@ class Search:
         if config.gumbel and self._budget:
             kernels.open_all(nodes)
             self._halving = SequentialHalving(
-                self._root_logits(), config.gumbel, self._budget, self.rng
+                self._root_logits(), config.gumbel, self._budget, self.rng, config.gumbel_scale
             )
         elif config.noise:
             drawn = self.rng.dirichlet(np.full(count, config.noise_alpha))
@@ -210,6 +217,11 @@ class Search:
             wanted = self._halving.request(self._root_visits(), self._root_values(), limit)
             limit = len(wanted)
             self._forced[:limit] = wanted
+        elif config.forced_playouts:
+            owing = forced_moves(
+                self._root_visits(), self._root_priors(), config.forced_playouts, limit
+            )
+            self._forced[: len(owing)], self._forced[len(owing) :] = owing, -1
         proved = int(tree.counters[kernels.PROVED])
         self._found = found = int(
             kernels.select(
@@ -283,6 +295,9 @@ class Search:
     def _root_visits(self) -> NDArray[np.int32]:
         return self.tree.edges.visits[self.tree.edges_of(0)]
 
+    def _root_priors(self) -> NDArray[np.float64]:
+        return self.tree.edges.prior[self.tree.edges_of(0)].astype(np.float64)
+
     def _root_values(self) -> NDArray[np.float64]:
         """Mean value of each root move, NaN where it was not visited."""
         here = self.tree.edges_of(0)
@@ -293,8 +308,7 @@ class Search:
 
     def _root_logits(self) -> NDArray[np.float64]:
         """The network's logits of the root's moves but for a constant, out of the priors."""
-        priors = self.tree.edges.prior[self.tree.edges_of(0)].astype(np.float64)
-        return np.log(np.maximum(priors, 1e-30)) * self.config.policy_temperature
+        return np.log(np.maximum(self._root_priors(), 1e-30)) * self.config.policy_temperature
 
     @property
     def value(self) -> float:
@@ -303,6 +317,21 @@ class Search:
         if proof:
             return 1.0 if proof > 0 else 0.0
         return float(self.tree.nodes.total[0] / max(1, self.tree.nodes.visits[0]))
+
+    def value_under(self, policy: NDArray[np.float64]) -> float:
+        """Win rate of the side to move if it plays by a policy.
+
+        Where many moves are tried with equal visits (Gumbel, forced playouts) `value` is the mean
+        over good and bad ones; this is what the position is worth.
+
+        Args:
+            policy: (m,) probabilities of the root's moves, as `policy` gives them.
+        """
+        values, seen = self._root_values(), self._root_visits() > 0
+        total = float(policy[seen].sum())
+        if self.tree.nodes.proof[0] or not total:
+            return self.value
+        return float(policy[seen] @ values[seen] / total)
 
     @property
     def mean_depth(self) -> float:
@@ -381,9 +410,9 @@ class Search:
         """What the search learned, as a target for training.
 
         Returns:
-            (m,) the root's moves, and (m,) probabilities: shares of visits, or the improved
-            policy of the Gumbel search. A proved win takes all, a proved loss none (unless all
-            moves lose).
+            (m,) the root's moves, and (m,) probabilities: shares of visits, less those that were
+            forced, or the improved policy of the Gumbel search. A proved win takes all, a proved
+            loss none (unless all moves lose).
         """
         edges, here = self.tree.edges, self.tree.edges_of(0)
         proof, visits = edges.proof[here], edges.visits[here].astype(np.float64)
@@ -395,6 +424,12 @@ class Search:
                 visits,
                 self._root_values(),
                 float(self.tree.nodes.value[0]),
+            )
+        elif self.config.forced_playouts:
+            config = self.config
+            scale = np.log((1 + visits.sum() + config.c_base) / config.c_base) + config.c_init
+            weight = pruned_visits(
+                visits, self._root_values(), self._root_priors(), scale, config.forced_playouts
             )
         else:
             weight = visits

@@ -6,17 +6,54 @@ In: how many nodes, or bytes, a tree may take. Out: `Tree`, whose arrays the ker
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ginkgo.search import kernels
-from ginkgo.search.kernels import EDGE_BYTES, MAX_MOVES, NODE_BYTES, Edges, Nodes
+from ginkgo.search.kernels import MAX_MOVES, Edges, Nodes
 
+#: Bytes that the processor fetches at once.
+CACHE_LINE = 64
+#: A node. A step of a descent reads most of it, so all of it lies in one cache line.
+NODE = np.dtype(
+    [
+        ("parent", np.int32),
+        ("edge", np.int32),
+        ("first", np.int32),
+        ("width", np.int16),
+        ("opened", np.int16),
+        ("ply", np.int16),
+        ("state", np.int8),
+        ("check", np.int8),
+        ("proof", np.int16),
+        ("visits", np.int32),
+        ("value", np.float32),
+        ("mass", np.float32),
+        ("total", np.float64),
+        ("key", np.uint64),
+        ("unused", np.uint64),
+    ],
+    align=True,
+)
+#: What belongs to an edge that was visited. Moves and priors are looked through for all edges of a
+#: node, and so stand close together in arrays of their own.
+EDGE = np.dtype(
+    [("visits", np.int32), ("total", np.float32), ("child", np.int32), ("proof", np.int16)],
+    align=True,
+)
 #: Edges that are reserved for a node; middle-game positions have about eighty moves, those with
 #: full hands more, those in check few.
 EDGES_PER_NODE = 100
 #: Edges are numbered in 31 bits; some are kept for leaves in flight.
 MOST_NODES = (2**31 - 2**20) // EDGES_PER_NODE
 #: Bytes that a node takes with its edges.
-BYTES_PER_NODE = NODE_BYTES + EDGES_PER_NODE * EDGE_BYTES
+BYTES_PER_NODE = NODE.itemsize + EDGES_PER_NODE * (4 + 4 + EDGE.itemsize)
+
+
+def _side_by_side(count: int, record: np.dtype) -> NDArray:
+    """(count,) records, none of which lies across the border of a cache line."""
+    block = np.empty(count * record.itemsize + CACHE_LINE, np.uint8)
+    start = -block.ctypes.data % CACHE_LINE
+    return block[start : start + count * record.itemsize].view(record)
 
 
 class Tree:
@@ -30,30 +67,12 @@ class Tree:
         """
         self.capacity = max(2, capacity)
         edges = self.capacity * EDGES_PER_NODE + (batch + 1) * MAX_MOVES
-        n, e = self.capacity, edges
-        self.nodes = Nodes(
-            parent=np.empty(n, np.int32),
-            edge=np.empty(n, np.int32),
-            first=np.empty(n, np.int32),
-            width=np.empty(n, np.int16),
-            opened=np.empty(n, np.int16),
-            ply=np.empty(n, np.int16),
-            state=np.empty(n, np.int8),
-            check=np.empty(n, np.int8),
-            proof=np.empty(n, np.int16),
-            visits=np.empty(n, np.int32),
-            value=np.empty(n, np.float32),
-            mass=np.empty(n, np.float32),
-            total=np.empty(n, np.float64),
-            key=np.empty(n, np.uint64),
-        )
+        nodes, visited = _side_by_side(self.capacity, NODE), _side_by_side(edges, EDGE)
+        self.nodes = Nodes(**{name: nodes[name] for name in Nodes._fields})
         self.edges = Edges(
-            move=np.empty(e, np.int32),
-            prior=np.empty(e, np.float32),
-            visits=np.empty(e, np.int32),
-            total=np.empty(e, np.float32),
-            child=np.empty(e, np.int32),
-            proof=np.empty(e, np.int16),
+            move=np.empty(edges, np.int32),
+            prior=np.empty(edges, np.float32),
+            **{name: visited[name] for name in EDGE.names or ()},
         )
         self.counters = np.zeros(kernels.COUNTERS, np.int64)
 

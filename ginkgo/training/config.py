@@ -99,6 +99,9 @@ class TrainConfig:
     score_share: float = 0.0
     """Share of the search score in the value target, where records carry one; the score becomes a
     win rate through a scale fitted to the results."""
+    root_share: float = 0.0
+    """Share of the root value (the win rate that a search found) in the value target, where
+    records carry one, as those of self-play do."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Arithmetic of the network; auto: bfloat16 where the device gains from it."""
     distribute: Literal["", "mirrored", "multiworker"] = ""
@@ -175,7 +178,7 @@ _AT_LEAST = {
     "batch_size": 2,
 }
 _ABOVE_ZERO = ("learning_rate", "value_weight")
-_SHARES = ("warmup", "ema", "label_smoothing", "score_share")
+_SHARES = ("warmup", "ema", "label_smoothing", "score_share", "root_share")
 # Seeds as NumPy and TensorFlow take them; above .45 validation and test leave no games to train on.
 _RANGES = {"seed": (0, 2**32 - 1), "val_fraction": (0, 0.45)}
 

@@ -99,6 +99,8 @@ def value_targets(
     share: float = 0.0,
     scale: float = 600.0,
     outcome: tf.Tensor | None = None,
+    root_value: tf.Tensor | None = None,
+    root_share: float = 0.0,
 ) -> tf.Tensor:
     """(n, 2) target [mover wins, mover loses]; a draw, and what has no result, is one half.
 
@@ -107,6 +109,8 @@ def value_targets(
         share: of the score's win rate in the target, where there is a score.
         scale: centipawns, see `baselines.score_scale`.
         outcome: (n,) mean result that stands in place of `result`, NaN where there is none.
+        root_value: (n,) win rate that a search found, NaN where there is none.
+        root_share: of the root value in the target, where there is one.
     """
     win = tf.where(result == WIN, 1.0, 0.0)
     win = tf.where((result == DRAW) | (result == NO_RESULT), 0.5, win)
@@ -118,11 +122,15 @@ def value_targets(
         known = tf.math.is_finite(score)
         searched = tf.sigmoid(tf.where(known, score, 0.0) / scale)
         win = tf.where(known, (1 - share) * win + share * searched, win)
+    if root_share and root_value is not None:
+        root_value = tf.cast(root_value, tf.float32)
+        mixed = (1 - root_share) * win + root_share * root_value
+        win = tf.where(tf.math.is_finite(root_value), mixed, win)
     return tf.stack([win, 1.0 - win], axis=1)
 
 
 #: Fields of a batch that the loss looks at.
-TARGETS = ("move", "result", "weight", "score", "outcome")
+TARGETS = ("move", "result", "weight", "score", "outcome", "root_value")
 
 
 class TrainStep:
@@ -247,7 +255,13 @@ class TrainStep:
         if "value" in outputs:
             result, weight = batch["result"], tf.cast(batch["weight"], tf.float32)
             target = value_targets(
-                result, batch["score"], config.score_share, self._scale, batch["outcome"]
+                result,
+                batch["score"],
+                config.score_share,
+                self._scale,
+                batch["outcome"],
+                batch["root_value"],
+                config.root_share,
             )
             if config.label_smoothing:
                 target = target * (1 - config.label_smoothing) + config.label_smoothing / 2

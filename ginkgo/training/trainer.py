@@ -80,7 +80,8 @@ WARMUP_STEPS = 10
 #: Options that must not change when a run is resumed (the data's own are in the loader's state).
 LASTING = (
     *("network", "activation", "heads", "features", "view", "optimizer", "ema", "init"),
-    *("label_smoothing", "value_weight", "score_share", "mirror", "weight_decay", "clip"),
+    *("label_smoothing", "value_weight", "score_share", "root_share", "mirror"),
+    *("weight_decay", "clip"),
     *("val", "test", "val_fraction", "val_positions", "best_by"),
 )
 #: What TensorFlow raises where another process does not answer any more.
@@ -186,6 +187,7 @@ class Trainer:
         )
         with self.distribution.strategy.scope():
             self.model = build_network(self.network, channels_of(config.features), config.heads)
+            self.model.stop_training = False  # what Keras' callbacks set to end a run
             if config.init is not None and self._resume_from is None:
                 self._start_from(config.init)
             self.optimizer = make_optimizer(config, self.model)
@@ -374,6 +376,7 @@ class Trainer:
             callbacks.on_train_batch_end(self.step, logs)
             self._count_speed(logs, clock)
             done, stop = self.step >= self.steps, self._told_to_stop()
+            done |= self.model.stop_training
             if self.step % self.eval_every == 0 or done:
                 result = self.evaluation.validate(self.step) if together.chief else {}
                 callbacks.on_epoch_end(self.step, result)

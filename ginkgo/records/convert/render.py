@@ -5,13 +5,14 @@ In: a `Game` and the options. Out: bytes, and the number of positions in them; o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ginkgo.errors import GinkgoError
 from ginkgo.records.convert.config import GAME_FORMATS, ConvertConfig
 from ginkgo.records.game import MAX_PLIES, Game, Refusal
 from ginkgo.records.gameline import format_game_line
-from ginkgo.records.replay import IllegalMove, replay
+from ginkgo.records.replay import IllegalMove, canonical_start, played, replay
 from ginkgo.records.sfenx import Record, format_record
 
 
@@ -28,21 +29,19 @@ def render(
     Args:
         file, line: for naming the game where it is refused.
     """
-    if config.to == "sfenx":
-        lines = game_records(game, config, file, line)
-        if isinstance(lines, Refusal):
-            return lines
-        return Rendered("".join(lines).encode(), len(lines)) if lines else None
-    sfens = _replayed(game, file, line)
-    if isinstance(sfens, Refusal):
-        return sfens
-    if refusal := _rating_missing(game, config, file, line):
-        return refusal
+    packed = _replayed(game, file, line)
+    if isinstance(packed, Refusal):
+        return packed
+    if config.min_rating and game.rate_b is None and game.rate_w is None:
+        return Refusal(file, line, "no ratings, and a minimum is asked for", "no ratings")
     if config.endings and game.end not in config.endings:
         return None
+    if config.to == "sfenx":
+        data = game_records(game, packed, config)
+        return Rendered(data, data.count(b"\n")) if data else None
     if config.to in GAME_FORMATS:
         return Rendered(_whole_game(game, config.to), game.total)
-    return _packed(game, config, sfens)
+    return _packed(game, config)
 
 
 def _whole_game(game: Game, to: str) -> bytes:
@@ -54,67 +53,56 @@ def _whole_game(game: Game, to: str) -> bytes:
     return writers[to](game).encode()
 
 
-def _replayed(game: Game, file: str, line: int) -> list[str] | Refusal:
-    """The SFENs of a game that can be used."""
+def _replayed(game: Game, file: str, line: int) -> Sequence[int] | Refusal:
+    """The moves of a game that can be used, as cshogi packs them."""
     if not game.moves:
         return Refusal(file, line, "no moves", "no moves")
     if game.total > MAX_PLIES:
         reason = f"{game.total} plies, at most {MAX_PLIES} are kept"
         return Refusal(file, line, reason, "too long")
     try:
-        return replay(game)
+        return played(game)
     except IllegalMove as error:
         return Refusal(file, line, str(error), "illegal move")
     except GinkgoError as error:
         return Refusal(file, line, str(error), "bad start position")
 
 
-def _rating_missing(game: Game, config: ConvertConfig, file: str, line: int) -> Refusal | None:
-    if config.min_rating and game.rate_b is None and game.rate_w is None:
-        return Refusal(file, line, "no ratings, and a minimum is asked for", "no ratings")
-    return None
+def game_records(game: Game, packed: Sequence[int], config: ConvertConfig) -> bytes:
+    """The record lines of a game, as the filters leave them.
 
-
-def game_records(
-    game: Game, config: ConvertConfig, file: str = "", line: int = 0
-) -> list[str] | Refusal:
-    """The record lines of a game, with line ends, as the filters leave them.
-
-    A game whose SFENs do not begin at ply 1 (a diagram) gets the key `start`, the ply of its
-    first position, so that plies can be counted from the start of the game. Where a filter may
-    leave plies out, the key `whole` keeps the hash of the game that they are of.
+    Of games that tell full from cheap searches only the positions of the full ones are there. A
+    game whose SFENs do not begin at ply 1 (a diagram) gets the key `start`, the ply of its
+    first position, so that plies can be counted from the start of the game. Where plies may be
+    left out, the key `whole` keeps the hash of the game that they are of.
 
     Args:
-        file, line: for naming the game where it is refused.
+        packed: its moves, see `replay.played`.
     """
-    sfens = _replayed(game, file, line)
-    if isinstance(sfens, Refusal):
-        return sfens
-    if refusal := _rating_missing(game, config, file, line):
-        return refusal
-    if config.endings and game.end not in config.endings:
-        return []
-    first_ply = sfens[0].rpartition(" ")[2]
+    from ginkgo.records.positions import write_records, write_sfens
+
+    start = canonical_start(game)
+    _, first, _, first_ply = start.split(" ")
     # The sides take turns.
-    first = sfens[0].split(" ", 2)[1]
     sides = (first, "w" if first == "b" else "b")
     rates = {"b": game.rate_b, "w": game.rate_w}
     other = {} if first_ply == "1" else {"start": first_ply}
-    if config.min_ply > 1 or config.side or config.min_rating:
+    if config.min_ply > 1 or config.side or config.min_rating or not all(game.full):
         other["whole"] = f"{game.hash:016x}"
-    turns = [
-        _tail(game, rates[side], other) if _wanted(config, side, rates[side]) else None
-        for side in sides[: game.total]
-    ]
-    total, searched = game.total, bool(game.scores or game.policies)
+    texts = {rate: _tail(game, rate, other) for rate in set(rates.values())}
+    tails = [texts[rates[side]] if _wanted(config, side, rates[side]) else None for side in sides]
+    begin = max(0, config.min_ply - 1)
+    if not (game.scores or game.policies or game.root_values or game.full):
+        even, odd = (None if tail is None else f"{tail}\n".encode() for tail in tails)
+        return write_records(start, packed, game.total, (even, odd), begin)
+    sfens, total = write_sfens(start, packed), game.total
     lines = []
-    for index in range(max(0, config.min_ply - 1), total):
-        tail = turns[index & 1]
-        if tail is not None:
-            if searched:
-                tail = tail[:-1] + _searched(game, index) + "\n"
-            lines.append(f"{sfens[index]},{total},{game.moves[index]}{tail}")
-    return lines
+    for index in range(begin, total):
+        tail = tails[index & 1]
+        if tail is not None and (not game.full or game.full[index]):
+            tail += _searched(game, index)
+            lines.append(f"{sfens[index]},{total},{game.moves[index]}{tail}\n")
+    return "".join(lines).encode()
 
 
 def _wanted(config: ConvertConfig, side: str, rate: float | None) -> bool:
@@ -127,20 +115,24 @@ def _wanted(config: ConvertConfig, side: str, rate: float | None) -> bool:
 def _tail(game: Game, rate: float | None, other: dict[str, str]) -> str:
     """What follows the move in all lines of one side, as `format_record` writes it."""
     record = Record("", game.total, "", game.winner, game.game, game.end, rate, other=other)
-    return format_record(record).removeprefix(f",{game.total},") + "\n"
+    return format_record(record).removeprefix(f",{game.total},")
 
 
 def _searched(game: Game, index: int) -> str:
-    """The keys that tell what a search found at a move."""
+    """The keys that tell what a search found at a move, as `format_record` writes them."""
     score = game.scores[index] if game.scores else None
     policy = game.policies[index] if game.policies else None
-    record = Record("", 0, "", "-", score=score, policy=policy or {})
-    return format_record(record).removeprefix(",0,,-")
+    text = "" if score is None else f",score={score}"
+    if policy:
+        text += ",policy=" + "|".join(f"{move}:{visits}" for move, visits in policy.items())
+    value = game.root_values[index] if game.root_values else None
+    return text if value is None else f"{text},root={value:.4g}"
 
 
-def _packed(game: Game, config: ConvertConfig, sfens: list[str]) -> Rendered | None:
+def _packed(game: Game, config: ConvertConfig) -> Rendered | None:
     from ginkgo.records.kifu.write import pack_positions
 
+    sfens = replay(game)
     indices = []
     for index in range(max(0, config.min_ply - 1), game.total):
         side = sfens[index].split(" ", 2)[1]

@@ -6,18 +6,18 @@ memory but what is being read; a `.7z` is unpacked into a temporary folder first
 
 from __future__ import annotations
 
-import gzip
+import contextlib
 import io
+import shutil
 import tarfile
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Protocol
 
 from ginkgo.errors import GinkgoError
-from ginkgo.records.files import open_binary, open_compressed
+from ginkgo.records.files import DAMAGED, open_binary, open_compressed
 
 ARCHIVES = (".zip", ".7z", ".tar", ".tar.gz", ".tgz", ".tar.zst")
 
@@ -35,7 +35,7 @@ def is_archive(path: str | Path) -> bool:
     >>> is_archive("games.tar.gz"), is_archive("games.usi.gz")
     (True, False)
     """
-    return Path(path).name.lower().endswith(ARCHIVES)
+    return str(path).lower().endswith(ARCHIVES)
 
 
 def archive_stem(path: str | Path) -> str:
@@ -61,12 +61,26 @@ def members(path: str | Path) -> Iterator[tuple[str, IO[bytes]]]:
             yield from _seven_zip(path)
         else:
             yield from _tar(path)
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile) as error:
+    except DAMAGED as error:
         raise GinkgoError(f"{path}: damaged archive: {error}") from error
     except NotImplementedError as error:
         raise GinkgoError(f"{path}: cannot read this archive: {error}") from error
     except RuntimeError as error:  # zipfile says so of a password
         raise GinkgoError(f"{path}: cannot read this archive: {error}") from error
+
+
+@contextlib.contextmanager
+def unnested(name: str, stream: IO[bytes]) -> Iterator[str]:
+    """The path of a copy of an archive that lies in another one.
+
+    Args:
+        stream: as `members` gives it, so without the compression of a tar but for `.tgz`.
+    """
+    suffix = next((end for end in (".zip", ".7z", ".tgz") if name.lower().endswith(end)), ".tar")
+    with tempfile.NamedTemporaryFile(prefix="ginkgo-", suffix=suffix) as copy:
+        shutil.copyfileobj(stream, copy, 1 << 20)
+        copy.flush()
+        yield copy.name
 
 
 def _zip(path: str | Path) -> Iterator[tuple[str, IO[bytes]]]:

@@ -19,15 +19,13 @@ from ginkgo.records.kifu.pieces import (
     HAND_ORDER,
     KING,
     WHITE,
-    Misfit,
     Move,
     cells_from_sfen,
     empty_cells,
     sfen_from_cells,
-    usi_moves,
 )
 from ginkgo.records.kifu.reading import Fault, Reading, ReadOptions
-from ginkgo.records.kifu.result import END_WORDS, Statement
+from ginkgo.records.kifu.result import END_WORDS, Statement, hinted, read_hint
 from ginkgo.records.kifu.scores import Scores
 from ginkgo.records.sfen import LIMITS
 
@@ -57,11 +55,13 @@ _FOREIGN_WORDS = {
     "SENNICHI": "sennichite",
 }
 _SUMMARY = re.compile(r"'summary:([^:]+):(.*)")
-_RATE = re.compile(r"'(black|white)_rate:(.*):(-?[0-9]+(?:\.[0-9]*)?)\s*")
+_RATE = re.compile(r"'(black|white)_rate:(.*):(-?[0-9]{1,7}(?:\.[0-9]*)?)\s*")
 _SCORE = re.compile(r"'\*\*\s*([+-]?[0-9]+)(?:\s|[+-]|$)")
 _CELL = re.compile(r"([+-])([A-Z]{2})|\*")
 _PLACED = re.compile(r"([0-9])([0-9])([A-Z]{2})")
-_TIME = re.compile(r"T([0-9]+(?:\.[0-9]+)?)\s*")
+#: Nearly all lines are moves and their times; they are taken at once. No time is longer than this.
+_LINES = re.compile(r"([+-])([0-9]{4}[A-Z]{2})\n(?:T([0-9]{1,7})\n)?|(.*)\n")
+_TIME = re.compile(r"T([0-9]{1,7}(?:\.[0-9]+)?)\s*")
 _VERSION = re.compile(r"V(?:1|1\.0|2|2\.[0-2]|3|3\.0)\s*")
 _MOVE_LIKE = re.compile(r"[0-9]{4}[A-Z]{2}")
 
@@ -90,30 +90,23 @@ def read_csa(text: str, options: ReadOptions) -> Reading:
         Fault: a line that looks like a move or a position cannot be read.
     """
     game = _Lines(options.comments)
-    moves, lines, signs, times = game.moves, game.lines, game.signs, game.reading.times
-    for number, line in enumerate(text.split("\n")):
-        kind = line[:1]
-        # Nearly all lines are moves and times: they are seen to at once.
-        if kind == "+" or kind == "-":
-            move = _MOVES[line[1:7]]
-            if move is not None and len(line) == 7:
-                moves.append(move)
-                lines.append(number)
-                signs.append(kind)
-                continue
-        elif kind == "T":
-            if line[1:].isdecimal() and len(times) == len(moves) - 1:
-                times.append(float(line[1:]))
-                continue
-        elif kind == "'":
-            game.comment(line)
+    note_sign, note_move = game.signs.append, game.moves.append
+    note_time, note_line = game.times.append, game.lines.append
+    statements = game.reading.statements
+    number = 0
+    for sign, move, time, other in _LINES.findall(f"{text}\n"):
+        if not move:
+            if other:
+                game.other(number, other)
+            number += 1
             continue
-        elif not kind:
-            continue
-        elif kind in "N$V#":
-            game.header(number, line)
-            continue
-        game.statements(number, line)
+        if statements:
+            raise game.fault(number, f"a move after the end of the game: {sign}{move}")
+        note_sign(sign)
+        note_move(move)
+        note_time(float(time) if time else None)
+        note_line(number)
+        number += 2 if time else 1
     return game.finished()
 
 
@@ -122,22 +115,37 @@ class _Lines:
 
     def __init__(self, comments: bool) -> None:
         self.reading = Reading("csa")
-        self.moves: list[Move] = []
+        self.moves: list[str] = []
+        """As written, without the sign of the colour."""
+        self.signs: list[str] = []
+        self.times: list[float | None] = self.reading.times
+        """By move."""
         self.lines: list[int] = []
         """By move its line."""
-        self.signs: list[str] = []
-        """By move its colour."""
         self._comments = comments
         self._setup: list[tuple[int, str]] = []
         """Lines that describe the start position."""
         self._turn = ""
         self._summary: tuple[str, str] | None = None
+        self._hint: Statement | None = None
         self._names: dict[str, str] = {}
         """Side by name, as the server knows them."""
         self._scores = Scores()
         """Those that are written as in KIF."""
 
-    def comment(self, line: str) -> None:
+    def fault(self, number: int, reason: str) -> Fault:
+        return Fault(number, reason, len(self.moves))
+
+    def other(self, number: int, line: str) -> None:
+        """A line that is neither a plain move nor the time after one."""
+        if line[0] == "'":
+            self._comment(line)
+        elif line[0] in "N$V#":
+            self._header(number, line)
+        else:
+            self._statements(number, line)
+
+    def _comment(self, line: str) -> None:
         """A line with an apostrophe: what servers say, scores, text."""
         reading = self.reading
         if line.startswith("'**"):
@@ -151,88 +159,117 @@ class _Lines:
                 reading.rate_b = float(match[3])
             else:
                 reading.rate_w = float(match[3])
+        elif line.startswith("'#"):
+            self._hint = read_hint(line[1:]) or self._hint
         elif line.startswith("'*"):
             if line[2:3] == "#":
                 self._scores.note(len(self.moves), line[2:])
             if self._comments:
                 reading.comments.setdefault(len(self.moves), []).append(line[2:])
 
-    def header(self, number: int, line: str) -> None:
+    def _header(self, number: int, line: str) -> None:
         """Names, facts, the version, and what a client noted of the server."""
         reading = self.reading
         if _MOVE_LIKE.match(line, 1):
-            raise Fault(number, f"cannot read {line[:40]!r}", len(self.moves))
+            raise self.fault(number, f"cannot read {line[:40]!r}")
+        if self.moves and (line[:2] in ("N+", "N-") or _VERSION.fullmatch(line)):
+            raise self.fault(number, "another game begins, without a line of '/' before it")
         if line.startswith("N+"):
             reading.black = line[2:].strip()
         elif line.startswith("N-"):
             reading.white = line[2:].strip()
         elif line[0] == "V" and not _VERSION.fullmatch(line):
-            reading.notes.append(f"line {number + 1}: unknown version {line.strip()!r}")
+            self._note(number, f"unknown version {line.strip()!r}")
         elif line[0] == "#" and line[1:].strip() in END_WORDS:
             reading.statements.append(_statement(line.strip(), line[1:]))
 
-    def statements(self, number: int, line: str) -> None:
+    def _statements(self, number: int, line: str) -> None:
         """All other lines: statements joined by commas, positions, endings, foreign things."""
         for part in map(str.strip, line.split(",")):
             if part[:1] == "'" or (part[:1] == "*" and self.moves):
                 if part[0] == "*":
-                    self._note(number, part)
+                    self._not_understood(number, part)
                 return
             if part:
                 self._statement(number, part)
 
     def _statement(self, number: int, part: str) -> None:
-        reading, ply = self.reading, len(self.moves)
+        reading = self.reading
         if part in ("+", "-"):
             self._turn = self._turn or part
         elif part[0] in "+-":
-            move = _MOVES[part[1:]]
-            if move is None:
-                raise Fault(number, f"ply {ply + 1}: cannot read {part!r}", ply)
-            self.moves.append(move)
-            self.lines.append(number)
-            self.signs.append(part[0])
-        elif part[0] == "P" and not ply:
+            self._move(number, part)
+        elif part[0] == "P" and not self.moves:
             self._setup.append((number, part))
         elif part[0] == "T" and (match := _TIME.fullmatch(part)):
-            if ply and not reading.statements:
-                _put(reading.times, ply, float(match[1]))
+            if self.moves and not reading.statements:
+                self.times[-1] = float(match[1])
         elif part[0] == "%" and not _MOVE_LIKE.match(part, 1):
             reading.statements.append(_statement(part, part[1:]))
+            if part[1:] not in END_WORDS:
+                self._note(number, f"unknown end word {part[:40]!r}")
         elif match := _FOREIGN_END.fullmatch(part):
             reading.statements.append(_foreign(part, match))
-            reading.notes.append(f"line {number + 1}: foreign end word {part!r}")
+            self._note(number, f"foreign end word {part!r}")
         elif (_MOVE_LIKE.search(part) and part[0] != "*") or part[0] == "P":
-            raise Fault(number, f"cannot read {part[:40]!r}", ply)
+            raise self.fault(number, f"cannot read {part[:40]!r}")
         else:
-            self._note(number, part)
+            self._not_understood(number, part)
 
-    def _note(self, number: int, part: str) -> None:
-        self.reading.notes.append(f"line {number + 1}: not understood: {part[:40]!r}")
+    def _move(self, number: int, part: str) -> None:
+        """A move that has something behind it in its line."""
+        ply = len(self.moves) + 1
+        if _MOVES[part[1:]] is None:
+            raise self.fault(number, f"ply {ply}: cannot read {part[:40]!r}")
+        if self.reading.statements:
+            raise self.fault(number, f"a move after the end of the game: {part}")
+        self.signs.append(part[0])
+        self.moves.append(part[1:])
+        self.times.append(None)
+        self.lines.append(number)
+
+    def _note(self, number: int, text: str) -> None:
+        self.reading.notes.append(f"line {number + 1}: {text}")
+
+    def _not_understood(self, number: int, part: str) -> None:
+        self._note(number, f"not understood: {part[:40]!r}")
 
     def finished(self) -> Reading:
         """The game."""
         reading = self.reading
-        _set_position(reading, self._setup, self._turn or (self.signs[0] if self.signs else "+"))
-        _check_turns(reading, self.signs, self.lines)
+        _set_position(reading, self._setup, self._turn or (self.signs or "+")[0])
+        self._check_turns()
         reading.lines = self.lines
-        cells, white = cells_from_sfen(reading.start)
+        found = list(map(_MOVES.__getitem__, self.moves))
+        if None in found:
+            ply = found.index(None)
+            text = self.signs[ply] + self.moves[ply]
+            raise Fault(self.lines[ply], f"ply {ply + 1}: cannot read {text!r}", ply)
+        reading.named = found  # type: ignore[assignment]
+        white = reading.start.split()[1] == "w"
         for place, score in enumerate(self._scores.by_move(white, len(self.moves))):
             if score is not None:
-                _put(reading.scores, place + 1, score)
-        try:
-            reading.moves = usi_moves(cells, white, self.moves)
-        except Misfit as error:
-            raise Fault(self.lines[error.ply - 1], str(error), error.ply - 1) from None
+                _put_score(reading, place + 1, score)
         if self._summary is not None:
             _add_summary(reading, self._summary, self._names)
+        if self._hint is not None:
+            reading.statements = hinted(reading.statements, self._hint)
         return reading
 
+    def _check_turns(self) -> None:
+        """Moves must alternate: a line that was lost would shift the rest to the other side."""
+        turns = ["-", "+"] if self.reading.start.split()[1] == "w" else ["+", "-"]
+        expected = (turns * (len(self.signs) // 2 + 1))[: len(self.signs)]
+        if self.signs != expected:
+            pairs = enumerate(zip(self.signs, expected, strict=True))
+            ply, sign = next((ply, sign) for ply, (sign, due) in pairs if sign != due)
+            raise Fault(self.lines[ply], f"ply {ply + 1}: {sign} moves twice", ply)
 
-def _put(values: list, ply: int, value: float) -> None:
-    """Set the value of a move (from 1) in a list that need not be so long yet."""
-    values.extend([None] * (ply - len(values)))
-    values[ply - 1] = value
+
+def _put_score(reading: Reading, ply: int, score: int) -> None:
+    """Set the score of a move (from 1); the list need not be so long yet."""
+    reading.scores.extend([None] * (ply - len(reading.scores)))
+    reading.scores[ply - 1] = score
 
 
 def _read_score(line: str, reading: Reading, ply: int, signs: list[str]) -> bool:
@@ -241,7 +278,7 @@ def _read_score(line: str, reading: Reading, ply: int, signs: list[str]) -> bool
     match = _SCORE.match(line)
     if match and ply and len(match[1]) < 9:
         score = int(match[1])
-        _put(reading.scores, ply, score if signs[-1] == "+" else -score)
+        _put_score(reading, ply, score if signs[-1] == "+" else -score)
     return match is not None
 
 
@@ -275,15 +312,6 @@ def _add_summary(reading: Reading, summary: tuple[str, str], names: dict[str, st
             reading.statements.append(Statement(text, "unknown", known[name], server=True))
 
 
-def _check_turns(reading: Reading, signs: list[str], lines: list[int]) -> None:
-    """Moves must alternate: a line that was lost would shift the rest to the other side."""
-    expected = "-" if reading.start.split()[1] == "w" else "+"
-    for ply, sign in enumerate(signs, 1):
-        if sign != expected:
-            raise Fault(lines[ply - 1], f"ply {ply}: {sign} moves twice", ply - 1)
-        expected = "+" if expected == "-" else "-"
-
-
 def _set_position(reading: Reading, setup: list[tuple[int, str]], turn: str) -> None:
     """The start position from PI, P1 … P9, P+ and P- lines."""
     if setup:
@@ -303,12 +331,18 @@ def _start(setup: tuple[str, ...], white: bool) -> str:
     cells = empty_cells()
     hands: tuple[dict[int, int], dict[int, int]] = ({}, {})
     rest = 0
+    rows: list[str] = []
     for number, line in enumerate(setup):
         body = line[2:]
         if line.startswith("PI"):
+            if number:
+                raise Fault(number, "PI after other lines of the position")
             cells, _ = cells_from_sfen(STARTPOS)
             _take_away(cells, body, number)
         elif line[1:2] in tuple("123456789"):
+            if line[1] in rows or any(cells[10 * file + int(line[1])] for file in range(1, 10)):
+                raise Fault(number, f"P{line[1]}: there are pieces on this rank already")
+            rows.append(line[1])
             _set_row(cells, int(line[1]), body, number)
         elif line[1:2] in ("+", "-"):
             side = 0 if line[1] == "+" else 1
@@ -318,6 +352,9 @@ def _start(setup: tuple[str, ...], white: bool) -> str:
             _place(cells, hands[side], side, body, number)
         else:
             raise Fault(number, f"cannot read position line {line!r}")
+    if rows and len(rows) < 9:
+        missing = " ".join(f"P{rank}" for rank in range(1, 10) if str(rank) not in rows)
+        raise Fault(len(setup) - 1, f"the position lacks {missing}")
     if rest:
         _all_the_rest(cells, hands, rest - 1)
     return sfen_from_cells(cells, white, hands)
@@ -356,7 +393,10 @@ def _place(cells: list[int], hand: dict[int, int], side: int, body: str, number:
         if file + rank == "00" and 1 <= piece <= GOLD:
             hand[piece] = hand.get(piece, 0) + 1
         elif piece and "0" not in file + rank:
-            cells[10 * int(file) + int(rank)] = piece + WHITE * side
+            square = 10 * int(file) + int(rank)
+            if cells[square]:
+                raise Fault(number, f"{name} on {file}{rank}: a piece stands there already")
+            cells[square] = piece + WHITE * side
         else:
             raise Fault(number, f"cannot place {name} on {file}{rank}")
 

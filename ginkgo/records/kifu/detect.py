@@ -6,14 +6,15 @@ In: the first bytes of a file, and its name. Out: one of `FORMATS`, or nothing.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from ginkgo.errors import GinkgoError
 from ginkgo.records.files import plain_suffix
-from ginkgo.records.kifu.encoding import decode_japanese
+from ginkgo.records.kifu.encoding import UTF16_MARKS, decode_japanese
 
 #: Text formats, then packed ones.
 TEXT_FORMATS = ("csa", "kif", "ki2", "jkf", "usi")
-PACKED_FORMATS = ("hcpe", "hcpe3", "psv")
+PACKED_FORMATS = ("hcpe", "hcpe3", "psv", "selfplay")
 FORMATS = TEXT_FORMATS + PACKED_FORMATS
 
 #: Bytes that are looked at.
@@ -22,20 +23,19 @@ HEAD = 1 << 16
 _BY_SUFFIX = {
     ".csa": "csa", ".kif": "kif", ".kifu": "kif", ".ki2": "ki2", ".ki2u": "ki2", ".jkf": "jkf",
     ".usi": "usi", ".sfen": "usi", ".hcpe": "hcpe", ".hcpe3": "hcpe3", ".psv": "psv",
+    ".npz": "selfplay",
 }  # fmt: skip
 
 _RANKS = "一二三四五六七八九1-9１-９"
-_SIGNS = (
-    ("usi", re.compile(r"(?:position[ \t]+)?(?:startpos\b|sfen[ \t])")),
-    ("usi", re.compile(r"(?:[1-9+PLNSGBRKplnsgbrk]+/){8}[1-9+PLNSGBRKplnsgbrk]+[ _][bw]\b")),
-    ("csa", re.compile(r"V[123]|N[+-]|PI|P[1-9+-]|[+-][0-9]{4}[A-Z]{2}|%[A-Z+-]|[+-]$")),
-    ("ki2", re.compile("[▲△☗☖▽▼][ 　]*[1-9１-９同]")),
-    ("kif", re.compile(rf"[ 　]*[0-9０-９]+[ 　]+[▲△]?[ 　]*(?:同|[1-9１-９][{_RANKS}])")),
-    ("kif", re.compile("[ 　]*[0-9０-９]+[ 　]+(?:投了|中断)")),
-    ("csa", re.compile(r"'|\$[A-Z_]+:")),
-)
-_JAPANESE_HEADER = re.compile(
-    r"手数[-－]|(?:手合割|先手|後手|上手|下手|開始日時|棋戦|表題)[ 　]*[：:]|\|"
+#: What a line of a format begins with; of CSA also what other texts might have by chance.
+_SIGN = re.compile(
+    r"(?P<usi>(?:position[ \t]+)?(?:startpos\b|sfen[ \t])"
+    r"|(?:[1-9+PLNSGBRKplnsgbrk]+/){8}[1-9+PLNSGBRKplnsgbrk]+[ _][bw]\b)"
+    r"|(?P<csa>V[123]|N[+-]|PI|P[1-9+-]|[+-][0-9]{4}[A-Z]{2}|%[A-Z+-]|[+-]$)"
+    r"|(?P<ki2>[▲△☗☖▽▼][ 　]*[1-9１-９同])"
+    rf"|(?P<kif>[ 　]*+[0-9０-９]+[ 　]++(?:[▲△]?[ 　]*+(?:同|[1-9１-９][{_RANKS}])|投了|中断))"
+    r"|(?P<weak>'|\$[A-Z_]+:)"
+    r"|(?P<japanese>手数[-－]|(?:手合割|先手|後手|上手|下手|開始日時|棋戦|表題)[ 　]*+[：:]|\|)"
 )
 
 
@@ -51,7 +51,7 @@ def detect(head: bytes, name: str = "", whole: bool = True) -> str:
     'kif'
     """
     hint = _BY_SUFFIX.get(plain_suffix(name), "")
-    if b"\0" in head.removeprefix(b"\xff\xfe") and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if b"\0" in head and not head.startswith(UTF16_MARKS):
         return _detect_packed(head, hint, whole)
     try:
         text, _ = decode_japanese(head if whole else head[: head.rfind(b"\n") + 1] or head)
@@ -60,31 +60,37 @@ def detect(head: bytes, name: str = "", whole: bool = True) -> str:
         text = head.decode("cp932", "replace")
         if hint in PACKED_FORMATS:
             return _detect_packed(head, hint, whole)
-        if not any(pattern.match(line) for line in text.split("\n") for _, pattern in _SIGNS):
+        if not any(_SIGN.match(line) for line in text.split("\n")):
             return _detect_packed(head, hint, whole)
-    if text.lstrip().startswith("{") and hint != "csa":
+    if text.lstrip().startswith("{"):
         return "jkf"
-    japanese = False
-    weak = ""
-    for line in text.split("\n"):
-        if not line or line[0] in "#*&":
+    japanese = weak = False
+    for line in _lines(text):
+        if line[:1] in tuple("#*&") or not (match := _SIGN.match(line)):
             continue
-        for kind, pattern in _SIGNS:
-            if pattern.match(line):
-                if line[0] in "'$":
-                    weak = weak or kind
-                    break
-                return kind
-        if _JAPANESE_HEADER.match(line):
-            japanese = True
+        kind = match.lastgroup or ""
+        if kind in TEXT_FORMATS:
+            return kind
+        japanese |= kind == "japanese"
+        weak |= kind == "weak"
     if japanese:
         return "ki2" if hint == "ki2" else "kif"
     if hint in PACKED_FORMATS:
         return _detect_packed(head, hint, whole)
-    return weak or hint
+    return "csa" if weak else hint
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The lines of a text; most often the first few tell all."""
+    *first, rest = text.split("\n", 32)
+    yield from first
+    yield from rest.split("\n")
 
 
 def _detect_packed(head: bytes, hint: str, whole: bool) -> str:
     from ginkgo.records.kifu.packed import guess
+    from ginkgo.records.kifu.selfplay import is_selfplay
 
+    if is_selfplay(head):
+        return "selfplay"
     return guess(head, hint, whole)

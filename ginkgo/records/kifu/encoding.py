@@ -12,14 +12,18 @@ from ginkgo.errors import GinkgoError
 _HALF_WIDTH_KANA = re.compile("[\uff61-\uff9f]")
 #: CSA 3.0 may say it itself: in its first line, between a comment's mark and the word.
 _DECLARED = re.compile(rb"\A'?CSA encoding=([A-Za-z0-9_-]+)")
+#: What text in UTF-16 begins with.
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+#: ISO-2022-JP is ASCII with these between the two sets of characters.
+_JIS_SHIFT = (b"\x1b$B", b"\x1b$@")
 _CODECS = {"utf-8": "utf-8", "shift_jis": "cp932", "euc-jp": "euc_jp", "euc_jp": "euc_jp"}
 
 
 def decode_japanese(data: bytes) -> tuple[str, str]:
-    """Text in UTF-8 (with or without BOM), UTF-16 with BOM, CP932 or EUC-JP; any line ends.
+    """Text in UTF-8 (with or without BOM), UTF-16 with BOM, CP932, EUC-JP or JIS; any line ends.
 
     Returns:
-        the text, and `ascii`, `utf-8`, `utf-8-sig`, `utf-16`, `cp932` or `euc_jp`.
+        the text, and `ascii`, `utf-8`, `utf-8-sig`, `utf-16`, `cp932`, `euc_jp` or `iso2022_jp`.
 
     Raises:
         GinkgoError: in none of them.
@@ -35,13 +39,18 @@ def decode_japanese(data: bytes) -> tuple[str, str]:
 
 def _decode(data: bytes) -> tuple[str, str]:
     if data.isascii():
+        if any(shift in data for shift in _JIS_SHIFT):
+            try:
+                return data.decode("iso2022_jp"), "iso2022_jp"
+            except UnicodeDecodeError:
+                raise GinkgoError("text shifts to JIS and is none") from None
         return data.decode("ascii"), "ascii"
     if data.startswith(b"\xef\xbb\xbf"):
         try:
             return data[3:].decode(), "utf-8-sig"
         except UnicodeDecodeError:
             raise GinkgoError("text begins as UTF-8 and is none") from None
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if data.startswith(UTF16_MARKS):
         try:
             return data.decode("utf-16"), "utf-16"
         except UnicodeDecodeError:

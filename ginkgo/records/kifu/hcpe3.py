@@ -3,7 +3,8 @@
     start position (hcp, 32 bytes), number of moves (2), result (1), opponent (1), then by move:
     the move (2), score (2), number of candidates (2), then by candidate: move (2), visits (2)
 
-Result: 0 draw, 1 Black, 2 White; 4 repetition, 8 declaration, 16 maximum of moves.
+Result: 0 draw, 1 Black, 2 White; 4 repetition, 8 declaration, 16 maximum of moves. dlshogi itself
+marks the maximum of moves as 0x16 (sixteen was meant), which gives a draw the bits of a win.
 
 In: bytes. Out: `Game`s with scores and visits.
 """
@@ -11,7 +12,7 @@ In: bytes. Out: `Game`s with scores and visits.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import cshogi
 import numpy as np
@@ -20,7 +21,7 @@ from ginkgo.records.files import DAMAGED
 from ginkgo.records.game import Game, Refusal
 from ginkgo.records.kifu.archive import Readable
 from ginkgo.records.kifu.huffman import unpack
-from ginkgo.records.kifu.pieces import sfen_from_cells
+from ginkgo.records.kifu.pieces import move16, sfen_from_cells
 from ginkgo.records.kifu.reading import Fault, Reading, ReadOptions, finish
 from ginkgo.records.kifu.result import Statement
 
@@ -29,6 +30,8 @@ _MOVE = struct.Struct("<HhH")
 #: Games that go through the processes as one piece.
 BLOCK_GAMES = 32
 _MOST_MOVES = 4096
+#: What dlshogi writes for a draw by the maximum of moves: no game has all three of these bits.
+_DRAW_BY_LENGTH = 0x16
 _MOST_CANDIDATES = 593
 """No position has more legal moves."""
 
@@ -165,7 +168,9 @@ def _read_game(data: bytes, place: int, start: str, options: ReadOptions) -> Gam
         policies.append({usi: n for usi, n in visits.items() if n} or None)
     winner = {0: "d", 1: "b", 2: "w"}[result & 3]
     end = "unknown"
-    if result & 4:
+    if result == _DRAW_BY_LENGTH:
+        winner, end = "d", "max_moves"
+    elif result & 4:
         end = "sennichite" if winner == "d" else "perpetual"
     elif result & 8:
         end = "kachi" if winner != "d" else "jishogi"
@@ -178,8 +183,30 @@ def _read_game(data: bytes, place: int, start: str, options: ReadOptions) -> Gam
             0, f"ply {game.total + 1}: illegal move {reading.moves[game.total]}", game.total
         )
     if any(policies):
+        _check_candidates(start, game.played or (), policies)
         game.policies = policies
     return game
+
+
+def _check_candidates(
+    start: str, played: Sequence[int], policies: Sequence[dict[str, int] | None]
+) -> None:
+    """They become targets of training: all must be legal.
+
+    Raises:
+        Fault: one is not.
+    """
+    from ginkgo.records.kifu.packed import is_legal16
+
+    board = cshogi.Board(start)
+    for ply, (move, policy) in enumerate(zip(played, policies, strict=True), 1):
+        legal = {one & 0xFFFF for one in board.legal_moves}
+        for usi in policy or ():
+            # The library leaves out moves that no player would make.
+            bits = move16(usi)
+            if bits not in legal and not is_legal16(board, bits):
+                raise Fault(0, f"ply {ply}: visits of an illegal move {usi}", ply - 1)
+        board.push(move)
 
 
 def _usi(move16: int, ply: int) -> str:

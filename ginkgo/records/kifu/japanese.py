@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from rsshogi.initial_positions import HANDICAP_TO_SFEN
 
-from ginkgo.records.game import ENDINGS, STARTPOS
+from ginkgo.records.game import STARTPOS
 from ginkgo.records.kifu.pieces import CSA_PIECES, WHITE, empty_cells, sfen_from_cells
 from ginkgo.records.kifu.reading import Fault
 from ginkgo.records.kifu.result import Statement
@@ -38,12 +38,13 @@ BLACK_MARKS, WHITE_MARKS = "▲☗▼", "△☖▽"
 
 _SIDES = {"先手": "b", "下手": "b", "後手": "w", "上手": "w"}
 _HEADER = re.compile(r"([^：:]{1,20}?)[ 　]*[：:](.*)")
-_ROW = re.compile(r"([v^VＶ ]?)([・．.口　]|成香|成桂|成銀|[歩香桂銀金角飛玉王と杏圭全馬龍竜个])")
+_ROW = re.compile(r"([v^VＶｖ ]?)([・．.口　]|成香|成桂|成銀|[歩香桂銀金角飛玉王と杏圭全馬龍竜个])")
 _HELD = re.compile(r"([歩香桂銀金角飛])([一二三四五六七八九十〇0-9０-９]*)")
+#: What else may stand among the pieces in hand.
+_NOT_HELD = re.compile(r"なし|無し|[ 　、,・.]")
 _FULL_DIGITS = str.maketrans("０１２３４５６７８９", "0123456789")
 _TURN = re.compile(r"(先手|後手|上手|下手)番")
 _PLY_LINE = re.compile(r"手数[＝=]\s*([0-9０-９]+)(.*)")
-_HINT = re.compile(r"#ginkgo end=([a-z_]+) winner=([bwd-])\s*$")
 _UNTIL = re.compile(r"まで[ 　]*([0-9０-９]*)[ 　]*手?(?:詰|[でにて])?[ 　、]*(.*)")
 
 #: Names of handicaps that the library's table lacks. Black is the side without the handicap; the
@@ -56,6 +57,7 @@ _MORE_HANDICAPS = {
     "右七枚落ち": "3gkgs2/9/ppppppppp/9/9/9/PPPPPPPPP/1B5R1/LNSGKGSNL w - 1",
 }
 HANDICAPS = {**HANDICAP_TO_SFEN, **_MORE_HANDICAPS}
+_KANJI_DIGITS = str.maketrans("2345678２３４５６７８", "二三四五六七八" * 2)
 #: Words that stand where there is no handicap but a diagram.
 _NO_HANDICAP = ("その他", "詰将棋", "詰め将棋", "次の一手", "任意局面", "")
 
@@ -78,6 +80,7 @@ END_WORDS = {
     "反則負け": ("illegal_move", "lose"),
     "入玉勝ち": ("kachi", "win"),
     "入玉宣言": ("kachi", "win"),
+    "入玉宣言勝ち": ("kachi", "win"),
     "宣言勝ち": ("kachi", "win"),
     "勝ち宣言": ("kachi", "win"),
     "不戦勝": ("unknown", "-"),
@@ -87,24 +90,22 @@ END_WORDS = {
     "エラー": ("error", "-"),
 }
 
-#: How a まで line ends, in the order in which it is looked for: ending and whether the side that
-#: is named has won (True), lost (False), or nobody has (None).
-_UNTIL_WORDS: tuple[tuple[str, str, bool | None], ...] = (
-    ("反則負け", "illegal_move", False),
-    ("反則勝ち", "illegal_action", True),
-    ("反則", "illegal_move", True),
-    ("時間切れ負け", "time_up", False),
-    ("切れ負け", "time_up", False),
-    ("時間切れ", "time_up", True),
-    ("入玉勝ち", "kachi", True),
-    ("宣言勝ち", "kachi", True),
-    ("入玉宣言", "kachi", True),
-    ("千日手", "sennichite", None),
-    ("持将棋", "jishogi", None),
-    ("引き分け", "hikiwake", None),
-    ("引分", "hikiwake", None),
-    ("最大手数", "max_moves", None),
-    ("不詰", "fuzumi", None),
+#: How a まで line ends, in the order in which it is looked for: the ending, and who has won by it
+#: where no side is said to have won or lost (`result.END_WORDS`; `blamed`: not the one named).
+_UNTIL_WORDS = (
+    ("反則勝ち", "illegal_action", "-"),
+    ("反則", "illegal_move", "blamed"),
+    ("切れ", "time_up", "blamed"),
+    ("入玉勝ち", "kachi", "named"),
+    ("宣言", "kachi", "named"),
+    ("連続王手", "perpetual", "-"),
+    ("千日手", "sennichite", "d"),
+    ("持将棋", "jishogi", "d"),
+    ("引き分け", "hikiwake", "d"),
+    ("引分", "hikiwake", "d"),
+    ("最大手数", "max_moves", "d"),
+    ("不詰", "fuzumi", "-"),
+    ("投了", "toryo", "lose"),
 )
 
 
@@ -115,7 +116,8 @@ class Header:
     fields: dict[str, str] = field(default_factory=dict)
     rows: list[tuple[int, str]] = field(default_factory=list)
     """Rows of a diagram with their line numbers."""
-    hands: dict[str, str] = field(default_factory=dict)
+    hands: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """By side what it holds, with the line number."""
     turn: str = ""
     """`b` or `w` where a line says who moves."""
     ply: int = 0
@@ -145,7 +147,7 @@ class Header:
         if match := _HEADER.match(text):
             key, value = match[1].strip(" 　"), match[2].strip(" 　")
             if key.endswith(("持駒", "持ち駒")) and key[:2] in _SIDES:
-                self.hands[_SIDES[key[:2]]] = value
+                self.hands[_SIDES[key[:2]]] = (number, value)
             else:
                 self.fields.setdefault(key, value)
             return True
@@ -172,10 +174,13 @@ class Header:
             Fault: the diagram or the handicap cannot be understood.
         """
         word = self.fields.get("手合割", "平手")
-        handicap = HANDICAPS.get(word)
+        handicap = _handicap(word)
         if not self.rows:
+            for number, held in self.hands.values():
+                if _HELD.search(held):
+                    raise Fault(number, "pieces in hand and no diagram")
             if handicap is None:
-                if word in _NO_HANDICAP and not any(self.hands.values()):
+                if word in _NO_HANDICAP:
                     handicap = STARTPOS
                 else:
                     raise Fault(0, f"unknown handicap {word[:40]!r} and no diagram")
@@ -200,16 +205,31 @@ class Header:
             found = _ROW.findall(inside)
             if len(found) != 9:
                 raise Fault(number, f"row of {len(found)} squares in the diagram, expected 9")
+            if left := _ROW.sub("", inside).strip(" "):
+                raise Fault(number, f"cannot read {left[:20]!r} in the diagram")
             for file, (sign, kanji) in zip(range(9, 0, -1), found, strict=True):
                 if kanji in PIECES:
-                    side = WHITE if sign in ("v", "V", "Ｖ") else 0
+                    side = WHITE if sign in tuple("vVＶｖ") else 0
                     cells[10 * file + rank] = PIECES[kanji] + side
         return cells
 
     def _hand(self, side: str) -> dict[int, int]:
-        return {
-            PIECES[kanji]: _count(count) for kanji, count in _HELD.findall(self.hands.get(side, ""))
-        }
+        number, text = self.hands.get(side, (0, ""))
+        if left := _NOT_HELD.sub("", _HELD.sub("", text)):
+            raise Fault(number, f"cannot read {left[:20]!r} among the pieces in hand")
+        found: dict[int, int] = {}
+        for kanji, count in _HELD.findall(text):
+            found[PIECES[kanji]] = found.get(PIECES[kanji], 0) + _count(count)
+        return found
+
+
+def _handicap(word: str) -> str | None:
+    """The start position that a 手合割 names, in whatever spelling."""
+    for name in (word, word.translate(_KANJI_DIGITS), word.replace("10", "十")):
+        for spelling in (name, f"{name}ち", f"{name}落ち"):
+            if found := HANDICAPS.get(spelling):
+                return found
+    return None
 
 
 def _count(text: str) -> int:
@@ -218,7 +238,7 @@ def _count(text: str) -> int:
     if not text:
         return 1
     if text.isascii():
-        return int(text[:2])
+        return int(text[:3])
     tens, ten, ones = text.rpartition("十")
     if not ten:
         return DIGITS.get(text[:1], 1)
@@ -228,6 +248,12 @@ def _count(text: str) -> int:
 def is_coordinates(text: str) -> bool:
     """Whether a line is the one above a diagram."""
     return "９" in text and "１" in text and set(text) <= set("９８７６５４３２１ 　")
+
+
+def is_field(text: str) -> bool:
+    """Whether a line names something and says what it is, before and after a colon."""
+    match = _HEADER.match(text)
+    return match is not None and not MOVE_SIGNS.search(match[1])
 
 
 def is_until(line: str) -> bool:
@@ -244,44 +270,46 @@ def until(line: str, header: Header) -> tuple[Statement, int] | None:
         return None
     text, plies = line.strip(" 　"), int(match[1].translate(_FULL_DIGITS)[:5] or 0)
     rest = match[2].strip(" 　。")
-    named = _named_side(rest, header)
-    for word, end, wins in _UNTIL_WORDS:
+    winner, named = _claimed(rest, header)
+    for word, end, rule in _UNTIL_WORDS:
         if word in rest:
-            rule = "-" if wins is None else named
-            if wins is None:
-                rule = "-" if end == "fuzumi" else "d"
-            elif not named:
-                rule = "-"
-            elif not wins:
-                rule = "w" if named == "b" else "b"
-            return Statement(text, end, rule), plies
+            if rule == "blamed":
+                rule = {"b": "w", "w": "b"}.get(named, "-")
+            elif rule == "named":
+                rule = named or "-"
+            elif rule == "lose" and not rest.startswith(word):
+                rule = {"b": "w", "w": "b"}.get(named, "-")
+            elif rule == "d" and winner:
+                return Statement(text, end, "-"), plies  # a draw that somebody has won
+            return Statement(text, end, winner or rule), plies
     for word, (end, rule) in END_WORDS.items():
         if rest.startswith(word):
-            return Statement(text, end, rule), plies
-    if "勝" in rest and named:
-        return Statement(text, "unknown", named), plies
+            return Statement(text, end, winner or rule), plies
     if "詰" in text:
-        return Statement(text, "tsumi", "lose"), plies
-    return Statement(text, "unknown", "-"), plies
+        return Statement(text, "tsumi", winner or "lose"), plies
+    return Statement(text, "unknown", winner or "-"), plies
 
 
-def _named_side(text: str, header: Header) -> str:
-    """`b` or `w` where the text names a side or a player, else nothing."""
-    found = {side for word, side in _SIDES.items() if word in text}
-    if not found:
-        names = {"b": header.name("b"), "w": header.name("w")}
-        found = {side for side, name in names.items() if name and name in text}
-    return found.pop() if len(found) == 1 else ""
+def _claimed(text: str, header: Header) -> tuple[str, str]:
+    """Who is said to have won, and the only side that is named: `b`, `w`, or nothing.
 
-
-def read_hint(line: str) -> Statement | None:
-    """What ginkgo's own writer adds where KIF and KI2 have no word for an ending."""
-    match = _HINT.match(line)
-    if not match or match[1] not in ENDINGS:
-        return None
-    return Statement(line, match[1], match[2])
-
-
-def hinted(statements: list[Statement], hint: Statement) -> list[Statement]:
-    """The statements, told more exactly."""
-    return [Statement(one.text, hint.end, hint.rule) for one in statements] or [hint]
+    後手の反則により先手の勝ち: each side owns the words from its name to the next one.
+    """
+    sides = {word: side for word, side in _SIDES.items() if word in text}
+    if not sides:
+        names = {header.name("b"): "b", header.name("w"): "w"}
+        if len(names) == 2:
+            sides = {name: side for name, side in names.items() if name and name in text}
+    if not sides:
+        return "", ""
+    words = "|".join(map(re.escape, sorted(sides, key=len, reverse=True)))
+    _, *parts = re.split(f"({words})", text)
+    winners, named = set(), set()
+    for name, clause in zip(parts[::2], parts[1::2], strict=True):
+        side = sides[name]
+        named.add(side)
+        if "負" in clause:
+            winners.add("w" if side == "b" else "b")
+        elif "勝" in clause:
+            winners.add(side)
+    return winners.pop() if len(winners) == 1 else "", named.pop() if len(named) == 1 else ""

@@ -28,7 +28,14 @@ from ginkgo.records.kifu.pieces import (
     sfen_from_cells,
     usi_moves,
 )
-from ginkgo.records.kifu.reading import Branch, Fault, Reading, ReadOptions, sides_of
+from ginkgo.records.kifu.reading import (
+    MOST_BRANCH_PLIES,
+    Branch,
+    Fault,
+    Reading,
+    ReadOptions,
+    sides_of,
+)
 from ginkgo.records.kifu.result import END_WORDS, Statement
 from ginkgo.records.kifu.scores import Scores
 
@@ -65,13 +72,13 @@ def read_jkf(text: str, options: ReadOptions) -> Reading:
     sides_of(reading.start)
     nodes, scores = data["moves"], Scores()
     moves: list[Move] = []
-    forks: list[tuple[list[Move], int, Any]] = []
+    forks: list[tuple[list[Move], int, Any]] = []  # the line, the ply of the fork, its nodes
     for index, node in enumerate(nodes):
         if not isinstance(node, dict):
             raise Fault(0, f"move {index}: not an object")
         _comments(node, reading, len(moves) + bool(node.get("move")), options, scores)
         if options.variations and isinstance(node.get("forks"), list):
-            forks += [(list(moves), len(moves) + 1, fork) for fork in node["forks"]]
+            forks += [(moves, len(moves) + 1, fork) for fork in node["forks"]]
         if "move" in node:
             if reading.statements:
                 raise Fault(0, "a move after the end of the game", len(moves))
@@ -82,13 +89,11 @@ def read_jkf(text: str, options: ReadOptions) -> Reading:
             reading.times.append(_seconds(node.get("time")))
         if "special" in node:
             reading.statements.append(_special(str(node["special"]), reading))
-    cells, white = cells_from_sfen(reading.start)
-    reading.scores = scores.by_move(white, len(moves))
+    reading.scores = scores.by_move(reading.start.split()[1] == "w", len(moves))
     reading.lines = [0] * len(moves)
-    try:
-        reading.moves = usi_moves(cells, white, moves)
-    except Misfit as error:
-        raise Fault(0, str(error), error.ply - 1) from None
+    reading.named = moves
+    if header.problem:
+        reading.statements = [Statement(one.text, one.end, "-") for one in reading.statements]
     if options.variations:
         _read_forks(reading, forks)
     return reading
@@ -111,8 +116,11 @@ def _start(initial: Any, header: Header) -> str:
 
 def _start_from_data(data: dict[str, Any]) -> str:
     cells = empty_cells()
-    for file, column in enumerate(data["board"][:9], 1):
-        for rank, cell in enumerate(column[:9], 1):
+    columns = data["board"]
+    if len(columns) != 9 or any(len(column) != 9 for column in columns):
+        raise ValueError("expected nine files of nine squares")
+    for file, column in enumerate(columns, 1):
+        for rank, cell in enumerate(column, 1):
             if cell and cell.get("kind"):
                 piece = CSA_PIECES[cell["kind"]]
                 cells[10 * file + rank] = piece + (WHITE if cell.get("color") else 0)
@@ -127,6 +135,9 @@ def _move(move: dict[str, Any], before: list[Move]) -> Move:
     if not to:
         raise ValueError("no destination")
     origin = _square(move["from"]) if move.get("from") else 0
+    if not origin and move.get("relative", "H") != "H":
+        # As KI2 has it: one of several pieces on the board is meant, not one in hand.
+        raise ValueError("no origin")
     piece = CSA_PIECES[move["piece"]]
     promote = bool(move.get("promote")) and piece < GOLD and origin > 0
     return origin, to, piece + 8 if promote else piece
@@ -144,9 +155,10 @@ def _seconds(time: Any) -> float | None:
     if not isinstance(now, dict):
         return None
     try:
-        return 3600 * float(now.get("h") or 0) + 60 * float(now["m"]) + float(now["s"])
-    except (KeyError, TypeError, ValueError):
+        time = 3600 * float(now.get("h") or 0) + 60 * float(now["m"]) + float(now["s"])
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
+    return time if 0 <= time < 1e7 else None  # JSON knows numbers without end
 
 
 def _comments(
@@ -172,16 +184,20 @@ def _special(word: str, reading: Reading) -> Statement:
 
 def _read_forks(reading: Reading, forks: list[tuple[list[Move], int, Any]]) -> None:
     """All branches, and theirs."""
-    pending = list(reversed(forks))
+    pending, left = list(reversed(forks)), MOST_BRANCH_PLIES
     while pending:
         base, ply, nodes = pending.pop()
-        path = list(base)
+        left -= ply
+        if left < 0:
+            reading.notes.append("too many variations: no more are read")
+            return
+        path = base[: ply - 1]
         if not isinstance(nodes, list):
             continue
         try:
             for node in nodes:
                 for fork in node.get("forks") or ():
-                    pending.append((list(path), len(path) + 1, fork))
+                    pending.append((path, len(path) + 1, fork))
                 if "move" in node:
                     path.append(_move(node["move"], path))
             if len(path) >= ply:

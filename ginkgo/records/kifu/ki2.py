@@ -21,9 +21,8 @@ from ginkgo.records.kifu.japanese import (
     PIECES,
     WHITE_MARKS,
     Header,
-    hinted,
+    is_field,
     is_until,
-    read_hint,
     until,
 )
 from ginkgo.records.kifu.pieces import (
@@ -34,13 +33,20 @@ from ginkgo.records.kifu.pieces import (
     WHITE,
     cells_from_sfen,
 )
-from ginkgo.records.kifu.reading import Branch, Fault, Reading, ReadOptions, sides_of
-from ginkgo.records.kifu.result import Statement
+from ginkgo.records.kifu.reading import (
+    MOST_BRANCH_PLIES,
+    Branch,
+    Fault,
+    Reading,
+    ReadOptions,
+    sides_of,
+)
+from ginkgo.records.kifu.result import Statement, hinted, read_hint
 from ginkgo.records.kifu.scores import Scores
 from ginkgo.records.replay import breaks_promotion, set_up
 
 _MARKS = BLACK_MARKS + WHITE_MARKS
-_TOKEN = re.compile(
+TOKEN = re.compile(
     rf"([{_MARKS}])[ \t　]*(?:(同)|([1-9１-９])([一二三四五六七八九1-9１-９]))[ \t　]*"
     rf"({PIECE_PATTERN})[ \t　]*([右左直上下引寄行入]*)(不成|生|成)?(打)?"
 )
@@ -49,11 +55,11 @@ _LETTERS = "?PLNSBRG"
 _MAJORS = (BISHOP, CSA_PIECES["HI"], CSA_PIECES["UM"], CSA_PIECES["RY"])
 
 
-class _Unclear(GinkgoError):
+class Unclear(GinkgoError):
     """A move that no piece, or several, could make."""
 
 
-class _Board:
+class Board:
     """A position that moves are resolved in."""
 
     def __init__(self, start: str) -> None:
@@ -81,29 +87,29 @@ class _Board:
         white = self.white
         return bool(move) and not breaks_promotion(move, white) and self._board.is_legal(move)
 
-    def push(self, usi: str, to: int, piece: int) -> None:
+    def push(self, usi: str) -> None:
+        """Play a move that is known to be legal."""
         if self._slow is not None:
             self._slow.push_usi(usi)
         else:
             self._board.push_usi(usi)
-        if usi[1] != "*":
-            self.cells[10 * int(usi[0]) + "abcdefghi".index(usi[1]) + 1] = 0
-        self.cells[to] = piece + (WHITE if self.white else 0)
+        to = 10 * int(usi[2]) + "abcdefghi".index(usi[3]) + 1
+        if usi[1] == "*":
+            piece = _LETTERS.index(usi[0]) + (WHITE if self.white else 0)
+        else:
+            origin = 10 * int(usi[0]) + "abcdefghi".index(usi[1]) + 1
+            piece = self.cells[origin] + (8 if usi[-1] == "+" else 0)
+            self.cells[origin] = 0
+        self.cells[to] = piece
         self.white = not self.white
         self.last_to = to
         self.moves.append(usi)
 
-    def replayed(self, moves: list[str]) -> _Board:
+    def replayed(self, moves: list[str]) -> Board:
         """Another board at the end of such moves, which are known to be legal."""
-        board = _Board(self.start)
+        board = Board(self.start)
         for usi in moves:
-            to = 10 * int(usi[2]) + "abcdefghi".index(usi[3]) + 1
-            if usi[1] == "*":
-                piece = _LETTERS.index(usi[0])
-            else:
-                origin = 10 * int(usi[0]) + "abcdefghi".index(usi[1]) + 1
-                piece = board.cells[origin] % WHITE + (8 if usi[-1] == "+" else 0)
-            board.push(usi, to, piece)
+            board.push(usi)
         return board
 
 
@@ -139,14 +145,16 @@ def read_ki2(text: str, options: ReadOptions) -> Reading:
                 reading.statements.append(found[0])
                 until_plies = found[1]
             ended = True
-        elif tokens and MOVE_SIGNS.search(stripped) and not header.take(number, stripped):
+        elif tokens and MOVE_SIGNS.search(stripped) and not is_field(stripped):
             raise Fault(number, f"cannot read {stripped[:40]!r}", len(tokens))
-        elif not header.take(number, stripped) and tokens:
+        elif tokens:
             reading.notes.append(f"line {number + 1}: not understood: {stripped[:40]!r}")
+        else:
+            header.take(number, stripped)
     _set_start(reading, header, tokens)
     sides_of(reading.start)
     try:
-        board = _Board(reading.start)
+        board = Board(reading.start)
     except GinkgoError as error:
         raise Fault(0, f"start position: {error}") from None
     reading.lines = [number for number, _ in tokens]
@@ -154,7 +162,7 @@ def read_ki2(text: str, options: ReadOptions) -> Reading:
         last = ply == len(tokens)
         try:
             usi = _play(board, match)
-        except _Unclear as error:
+        except Unclear as error:
             raise Fault(number, f"ply {ply}: {error}", ply - 1) from None
         if not usi.endswith("!"):
             continue
@@ -174,33 +182,9 @@ def read_ki2(text: str, options: ReadOptions) -> Reading:
     return reading
 
 
-class Resolver:
-    """What KI2 names of moves mean, one move after another."""
-
-    def __init__(self, start: str) -> None:
-        """Args: start: SFEN."""
-        self._board = _Board(start)
-
-    def meant(self, text: str) -> str | None:
-        """The legal move (USI) that a name stands for; None where it is none, or fits several."""
-        match = _TOKEN.fullmatch(text)
-        if match is None:
-            return None
-        try:
-            return _resolved(self._board, match)[0]
-        except _Unclear:
-            return None
-
-    def make(self, text: str) -> None:
-        """Make the move that a name stands for."""
-        match = _TOKEN.fullmatch(text)
-        assert match is not None
-        _play(self._board, match)
-
-
 def _tokens(number: int, line: str, ply: int) -> list[re.Match[str]]:
-    found = list(_TOKEN.finditer(line))
-    left = _TOKEN.sub("", line).strip(" \t　")
+    found = list(TOKEN.finditer(line))
+    left = TOKEN.sub("", line).strip(" \t　")
     if left.strip("+"):
         raise Fault(number, f"cannot read {left[:40]!r}", ply + len(found))
     return found
@@ -215,55 +199,60 @@ def _set_start(reading: Reading, header: Header, tokens: list[tuple[int, re.Matc
         reading.statements = [Statement(one.text, one.end, "-") for one in reading.statements]
 
 
-def _play(board: _Board, match: re.Match[str]) -> str:
-    """Play what a token says.
-
-    Returns:
-        USI; with an exclamation mark: it is against the rules, and was not played.
-
-    Raises:
-        _Unclear: no piece, or several, could be meant.
-    """
-    usi, to, after = _resolved(board, match)
+def _play(board: Board, match: re.Match[str]) -> str:
+    """Play what a token says, see `meant`; what is against the rules is not played."""
+    usi = meant(board, match)
     if not usi.endswith("!"):
-        board.push(usi, to, after)
+        board.push(usi)
     return usi
 
 
-def _resolved(board: _Board, match: re.Match[str]) -> tuple[str, int, int]:
-    """What a token says, as `_play` returns it; where the piece goes, and what it is there."""
+def meant(board: Board, match: re.Match[str]) -> str:
+    """The move that a token (see `TOKEN`) says.
+
+    Returns:
+        USI; with an exclamation mark: it is against the rules.
+
+    Raises:
+        Unclear: no piece, or several, could be meant.
+    """
     mark, same, file, rank, kanji, words, promotion, drop = match.groups()
     if (mark in WHITE_MARKS) != board.white:
-        raise _Unclear(f"{match[0]}: the other side is to move")
+        raise Unclear(f"{match[0]}: the other side is to move")
     to = board.last_to if same else 10 * DIGITS[file] + DIGITS[rank]
     if not to:
-        raise _Unclear("同 without a move before it")
+        raise Unclear("同 without a move before it")
     piece = PIECES[kanji]
     plus = "+" if promotion == "成" else ""
-    after = piece + 8 if plus else piece
     if plus and piece >= GOLD:
-        raise _Unclear(f"{match[0]} is no move")
+        raise Unclear(f"{match[0]} is no move")
     side = WHITE if board.white else 0
     squares = []
     if not drop:
-        squares = [square for square in range(11, 100) if board.cells[square] == piece + side]
+        squares = _where(board.cells, piece + side)
     target = SQUARE_NAMES[to]
     able = [sq for sq in squares if board.legal(f"{SQUARE_NAMES[sq]}{target}{plus}")]
     if able:
         if len(able) > 1:
             able = _which(able, to, words, piece, board.white)
         if len(able) != 1:
-            raise _Unclear(f"{match[0]}: {len(able) or 'no'} pieces could be meant")
-        usi = f"{SQUARE_NAMES[able[0]]}{target}{plus}"
-    elif piece <= GOLD and not plus and board.legal(f"{_LETTERS[piece]}*{target}"):
-        usi = f"{_LETTERS[piece]}*{target}"
-    elif len(squares) == 1:
-        usi = f"{SQUARE_NAMES[squares[0]]}{target}{plus}!"
-    elif piece <= GOLD and not plus and (drop or not squares):
-        usi = f"{_LETTERS[piece]}*{target}!"
-    else:
-        raise _Unclear(f"illegal move {match[0]}")
-    return usi, to, after
+            raise Unclear(f"{match[0]}: {len(able) or 'no'} pieces could be meant")
+        return f"{SQUARE_NAMES[able[0]]}{target}{plus}"
+    if piece <= GOLD and not plus and board.legal(f"{_LETTERS[piece]}*{target}"):
+        return f"{_LETTERS[piece]}*{target}"
+    if len(squares) == 1:
+        return f"{SQUARE_NAMES[squares[0]]}{target}{plus}!"
+    if piece <= GOLD and not plus and (drop or not squares):
+        return f"{_LETTERS[piece]}*{target}!"
+    raise Unclear(f"illegal move {match[0]}")
+
+
+def _where(cells: list[int], piece: int) -> list[int]:
+    """The squares of a piece, rising; looking at all 81 in a loop would take most of the time."""
+    found: list[int] = []
+    for _ in range(cells.count(piece)):
+        found.append(cells.index(piece, found[-1] + 1 if found else 0))
+    return found
 
 
 def _which(able: list[int], to: int, words: str, piece: int, white: bool) -> list[int]:
@@ -297,11 +286,11 @@ def _which(able: list[int], to: int, words: str, piece: int, white: bool) -> lis
     return able
 
 
-def _read_branches(reading: Reading, lines: list[str], begin: int, main: _Board) -> None:
+def _read_branches(reading: Reading, lines: list[str], begin: int, main: Board) -> None:
     """The branches; what is odd about them becomes a note."""
     current = list(main.moves)
-    board: _Board | None = None
-    branch_line, ply = 0, 0
+    board: Board | None = None
+    branch_line, ply, left = 0, 0, MOST_BRANCH_PLIES
 
     def close() -> None:
         nonlocal current
@@ -315,6 +304,10 @@ def _read_branches(reading: Reading, lines: list[str], begin: int, main: _Board)
         if match := _BRANCH.match(stripped):
             close()
             branch_line, ply, board = number, int(match[1]), None
+            left -= ply
+            if left < 0:
+                reading.notes.append(f"line {number + 1}: too many variations: no more are read")
+                return
             if 1 <= ply <= len(current) + 1:
                 board = main.replayed(current[: ply - 1])
             else:

@@ -23,26 +23,40 @@ from ginkgo.records.kifu.japanese import (
     PIECES,
     WHITE_MARKS,
     Header,
-    hinted,
     is_coordinates,
+    is_field,
     is_until,
-    read_hint,
     until,
 )
 from ginkgo.records.kifu.pieces import GOLD, Misfit, Move, cells_from_sfen, usi_moves
-from ginkgo.records.kifu.reading import Branch, Fault, Reading, ReadOptions, sides_of
-from ginkgo.records.kifu.result import Statement
+from ginkgo.records.kifu.reading import (
+    MOST_BRANCH_PLIES,
+    Branch,
+    Fault,
+    Reading,
+    ReadOptions,
+    sides_of,
+)
+from ginkgo.records.kifu.result import Statement, hinted, read_hint
 from ginkgo.records.kifu.scores import Scores
 
+#: What is possessive here (`*+`) keeps a line of a million blanks from taking hours.
 _MOVE = re.compile(
-    r"[ \t　]*([0-9０-９]+)[ \t　.:：]*[▲△▼▽☗☖]?[ \t　]*"
-    r"(?:(同)|([1-9１-９])([一二三四五六七八九1-9１-９]))[ \t　]*"
-    rf"({PIECE_PATTERN})[ \t　]*[右左直上下引寄行入]*"
-    r"(不成|生|成)?[ \t　]*(打)?[ \t　]*(?:[(（]([0-9０-９])([0-9０-９])[)）])?(.*)"
+    r"[ \t　]*+([0-9０-９]{1,6})[ \t　.:：]*+[▲△▼▽☗☖]?[ \t　]*+"
+    r"(?:(同)|([1-9１-９])([一二三四五六七八九1-9１-９]))[ \t　]*+"
+    rf"({PIECE_PATTERN})[ \t　]*+[右左直上下引寄行入]*+"
+    r"(不成|生|成)?[ \t　]*+(打)?[ \t　]*+(?:[(（]([0-9０-９])([0-9０-９])[)）])?(.*)"
 )
-_NUMBERED = re.compile(r"[ \t　]*([0-9０-９]+)[ \t　.:：]+([^ \t　(（]+)(.*)")
-_TIME = re.compile(r"[(（][ 　]*(?:([0-9]+):)?([0-9]+):([0-9]+(?:\.[0-9]+)?)[ 　]*[/／)）]")
-_BRANCH = re.compile(r"[ \t　]*変化[：:][ \t　]*([0-9０-９]+)")
+#: Nearly all moves are written so: ply, move, minutes and seconds.
+_PLAIN = re.compile(
+    r" *+([0-9]{1,6}) ([^ (]+(?:\([0-9]{2}\))?) *+(?:\( *+([0-9]{1,6}):([0-9]{2})/[0-9 :]*\))?"
+)
+_NUMBERED = re.compile(r"[ \t　]*+([0-9０-９]{1,6})[ \t　.:：]++([^ \t　(（]+)(.*)")
+_TIME = re.compile(
+    r"[(（][ 　]*+(?:([0-9]{1,6}):)?([0-9]{1,6}):([0-9]{1,6}(?:\.[0-9]{1,9})?)[ 　]*+[/／)）]"
+)
+_ORIGIN = re.compile(r"[(（][0-9０-９]{2}[)）]|打")
+_BRANCH = re.compile(r"[ \t　]*変化[：:][ \t　]*([0-9０-９]{1,6})")
 _TAIL = re.compile(r"[ \t　]*\+?[ \t　]*")
 
 
@@ -55,8 +69,10 @@ def read_kif(text: str, options: ReadOptions) -> Reading:
     lines = text.split("\n")
     main = _MainLine(options.comments)
     rest_from = len(lines)
-    match_move = _MOVE.match
+    match_plain, match_move = _PLAIN.fullmatch, _MOVE.match
     for number, line in enumerate(lines):
+        if (plain := match_plain(line)) and main.plain_move(number, *plain.groups()):
+            continue
         match = match_move(line)
         if match is not None:
             main.move(number, match)
@@ -86,7 +102,24 @@ class _MainLine:
         self._until_plies = 0
         self._ended = False
         self._hint: Statement | None = None
+        self._unknown_end: tuple[int, str] | None = None
+        """Where a line with an unknown word stands: nothing may follow that."""
         self._scores = Scores()
+
+    def plain_move(self, number: int, ply: str, text: str, minutes: str, seconds: str) -> bool:
+        """A line that most likely is a move; if it is and nothing is odd about it, it is taken."""
+        move = _PLAIN_MOVES[text]
+        if move is None or self._ended or not self.moves:
+            return False
+        if int(ply) != self.first_label + len(self.moves):
+            return False
+        if not move[1]:
+            move = (move[0], self._last_to, move[2])
+        self.moves.append(move)
+        self._places.append(number)
+        self._last_to = move[1]
+        self.reading.times.append(60 * int(minutes) + float(seconds) if minutes else None)
+        return True
 
     def move(self, number: int, match: re.Match[str]) -> None:
         """A line that is a move."""
@@ -140,10 +173,20 @@ class _MainLine:
             self._ended = True
         elif (match := _NUMBERED.match(line)) and not is_coordinates(line):
             self._numbered(number, match)
-        elif MOVE_SIGNS.search(line) and (self.moves or sign in BLACK_MARKS + WHITE_MARKS):
+        elif self._may_be_move(line):
             raise Fault(number, f"cannot read {line[:40]!r}", len(self.moves))
-        elif not self._header.take(number, line) and self.moves:
+        elif not self.moves:
+            self._header.take(number, line)
+        elif not line.startswith("手数"):
+            # A diagram here would show the end of the game, not its start.
             self._note(number, f"not understood: {line[:40]!r}")
+
+    def _may_be_move(self, line: str) -> bool:
+        """Whether a line that cannot be read has signs of a move in it."""
+        if not MOVE_SIGNS.search(line) or is_field(line):
+            return False
+        marked = line[0] in BLACK_MARKS + WHITE_MARKS
+        return bool(self.moves or marked or _ORIGIN.search(line))
 
     def _numbered(self, number: int, match: re.Match[str]) -> None:
         """A line with a ply number that is no move: an end word, or damage."""
@@ -152,10 +195,13 @@ class _MainLine:
             raise Fault(
                 number, f"ply {ply}: cannot read {match[0].strip()[:40]!r}", len(self.moves)
             )
+        if self._unknown_end is not None:
+            raise Fault(*self._unknown_end, len(self.moves))
         if not self._ended and self.moves and ply != self.first_label + len(self.moves):
             raise self._missing(number, f"{word} at ply {ply}")
         if word not in END_WORDS:
             self._note(number, f"unknown end word {word[:20]!r}")
+            self._unknown_end = (number, f"ply {ply}: cannot read {match[0].strip()[:40]!r}")
         end, rule = END_WORDS.get(word, ("unknown", "-"))
         text = match[0].split("(")[0].strip(" 　")
         self.reading.statements.append(Statement(text, end, rule))
@@ -168,13 +214,9 @@ class _MainLine:
         """The game so far."""
         reading = self.reading
         _set_start(reading, self._header, self.moves)
-        cells, white = cells_from_sfen(reading.start)
         reading.lines = self._places
-        try:
-            reading.moves = usi_moves(cells, white, self.moves)
-        except Misfit as error:
-            raise Fault(self._places[error.ply - 1], str(error), error.ply - 1) from None
-        reading.scores = self._scores.by_move(white, len(self.moves))
+        reading.named = self.moves
+        reading.scores = self._scores.by_move(reading.start.split()[1] == "w", len(self.moves))
         _check_until(reading, self._until_plies, self.first_label)
         if self._hint is not None:
             reading.statements = hinted(reading.statements, self._hint)
@@ -207,6 +249,26 @@ def _move(match: re.Match[str], last_to: int) -> Move:
     return origin, to, piece + 8
 
 
+class _PlainMoves(dict):
+    """Move by its text in a plain line, with the destination 0 for 同; None: not so simple."""
+
+    def __missing__(self, text: str) -> Move | None:
+        found: Move | None = None
+        match = _MOVE.fullmatch(f"1 {text}")
+        if match is not None and not match[10]:
+            try:
+                origin, to, piece = _move(match, 1)
+                found = (origin, 0 if match[2] else to, piece)
+            except ValueError:
+                found = None
+        if len(self) < 1 << 16:
+            self[text] = found
+        return found
+
+
+_PLAIN_MOVES = _PlainMoves()
+
+
 def _set_start(reading: Reading, header: Header, moves: list[Move]) -> None:
     reading.black, reading.white = header.name("b"), header.name("w")
     reading.start = header.start(moves[0][0] if moves else 0)
@@ -222,8 +284,8 @@ def _looks_like_move(text: str) -> bool:
 
 def _check_until(reading: Reading, plies: int, first_label: int) -> None:
     """まで counts the moves, and some count the resignation too."""
-    listed = len(reading.moves) + max(0, first_label - 1)
-    if plies > 0 and plies not in (listed, listed + 1, len(reading.moves)):
+    listed = len(reading.named) + max(0, first_label - 1)
+    if plies > 0 and plies not in (listed, listed + 1, len(reading.named)):
         # That contradicts whatever is stated.
         reading.statements.append(Statement(f"{listed} moves listed", "chudan", "-"))
 
@@ -236,7 +298,7 @@ def _read_branches(
     current: list[Move] = list(main)
     path: list[Move] = []
     branch_line, branch_ply = -1, 0
-    fault = ""
+    fault, left = "", MOST_BRANCH_PLIES
 
     def close() -> None:
         nonlocal current
@@ -265,6 +327,10 @@ def _read_branches(
                 fault = f"it begins at ply {int(match[1])}, the line before it is shorter"
                 continue
             path = current[: branch_ply - 1]
+            left -= branch_ply
+            if left < 0:
+                reading.notes.append(f"line {number + 1}: too many variations: no more are read")
+                return
         elif branch_line < 0 or fault:
             continue
         elif match := _MOVE.match(line):

@@ -22,6 +22,7 @@ from ginkgo.records.kifu.archive import Readable
 from ginkgo.records.kifu.hcpe3 import guess_hcpe3, hcpe3_blocks, read_hcpe3_block
 from ginkgo.records.kifu.huffman import unpack
 from ginkgo.records.kifu.reading import ReadOptions
+from ginkgo.records.kifu.selfplay import read_selfplay_block, selfplay_blocks
 from ginkgo.records.kifu.stream import RawGame, broken
 from ginkgo.records.replay import breaks_promotion
 
@@ -74,6 +75,9 @@ def blocks(file: str, stream: Readable, kind: str, stem: str) -> Iterator[RawGam
     """A file of packed records in pieces."""
     if kind == "hcpe3":
         yield from hcpe3_blocks(file, stream, stem)
+        return
+    if kind == "selfplay":
+        yield from selfplay_blocks(file, stream, stem)
         return
     size = RECORDS[kind].itemsize
     number, rest = 1, b""
@@ -191,6 +195,9 @@ def read_block(raw: RawGame, options: ReadOptions) -> Iterator[tuple[int, Game |
     if raw.format == "hcpe3":
         yield from read_hcpe3_block(raw, options)
         return
+    if raw.format == "selfplay":
+        yield from read_selfplay_block(raw, options)
+        return
     records = np.frombuffer(raw.data, RECORDS[raw.format])
     legal, sound, unpacked = legal_records(records, raw.format)
     winners = winners_of(records, raw.format, unpacked[2])
@@ -219,7 +226,7 @@ def read_block(raw: RawGame, options: ReadOptions) -> Iterator[tuple[int, Game |
                 scores=[int(records["score"][index])],
                 format=raw.format,
                 home=home,
-                sfens=[start] if options.sfens else None,
+                played=[board.move_from_move16(moves[index])],
             ),
         )
 

@@ -25,8 +25,8 @@ CSA_PIECES = {
 }
 CSA_NAMES = {number: name for name, number in CSA_PIECES.items()}
 
-_LETTERS = ["", *"PLNSBRGK", "+P", "+L", "+N", "+S", "+B", "+R"]
-_NUMBER = {letter: number for number, letter in enumerate(_LETTERS) if letter}
+PIECE_LETTERS = ["", *"PLNSBRGK", "+P", "+L", "+N", "+S", "+B", "+R"]
+_NUMBER = {letter: number for number, letter in enumerate(PIECE_LETTERS) if letter}
 SQUARE_NAMES = [f"{sq // 10}{'abcdefghi'[sq % 10 - 1]}" if sq % 10 else "" for sq in range(100)]
 #: The hands field of an SFEN, in its order.
 HAND_ORDER = (ROOK, BISHOP, GOLD, SILVER, KNIGHT, LANCE, PAWN)
@@ -86,7 +86,7 @@ def sfen_from_cells(
             if not piece:
                 empty += 1
                 continue
-            letter = _LETTERS[piece % WHITE]
+            letter = PIECE_LETTERS[piece % WHITE]
             row += (str(empty) if empty else "") + (letter.lower() if piece > WHITE else letter)
             empty = 0
         rows.append(row + (str(empty) if empty else ""))
@@ -94,7 +94,7 @@ def sfen_from_cells(
     for side, counts in enumerate(hands):
         for piece in HAND_ORDER:
             if count := counts.get(piece, 0):
-                letter = _LETTERS[piece].lower() if side else _LETTERS[piece]
+                letter = PIECE_LETTERS[piece].lower() if side else PIECE_LETTERS[piece]
                 held += (str(count) if count > 1 else "") + letter
     return f"{'/'.join(rows)} {'w' if white else 'b'} {held or '-'} {ply}"
 
@@ -111,7 +111,7 @@ def usi_moves(cells: list[int], white: bool, moves: Iterable[Move]) -> list[str]
     """
     found: list[str] = []
     side = WHITE if white else 0
-    names, letters = SQUARE_NAMES, _LETTERS
+    names, letters = SQUARE_NAMES, PIECE_LETTERS
     for origin, to, after in moves:
         piece = after + side
         if origin:

@@ -14,10 +14,15 @@ import cshogi
 
 from ginkgo.errors import GinkgoError
 from ginkgo.records.game import STARTPOS, Game, Variation
-from ginkgo.records.kifu.pieces import cells_from_sfen, position_after
+from ginkgo.records.kifu.pieces import Misfit, Move, cells_from_sfen, position_after, usi_moves
 from ginkgo.records.kifu.result import Statement, settle
-from ginkgo.records.replay import set_up, walk
+from ginkgo.records.replay import set_up, walk, walk_named
 from ginkgo.records.sfen import check_sfen
+
+#: More lines that were not understood are only counted.
+_MOST_NOTES = 20
+#: Each variation is played from the start of the game: more plies than these are not.
+MOST_BRANCH_PLIES = 2_000_000
 
 
 class Fault(GinkgoError):
@@ -38,8 +43,6 @@ class ReadOptions:
     """Branches too."""
     comments: bool = True
     """Comments too."""
-    sfens: bool = False
-    """The SFEN before each move too (it costs a third of the time)."""
 
 
 @dataclass
@@ -61,6 +64,8 @@ class Reading:
     start: str = STARTPOS
     moves: list[str] = field(default_factory=list)
     """USI."""
+    named: list[Move] = field(default_factory=list)
+    """In place of `moves`, where the format names the piece after each move."""
     lines: Sequence[int] = ()
     """By move the line of the text that it stands in, from 0."""
     statements: list[Statement] = field(default_factory=list)
@@ -101,28 +106,19 @@ def finish(reading: Reading, options: ReadOptions) -> Game:
         notes=reading.notes,
         format=reading.format,
     )
-    board = None
-    if problem:
-        played = _walk_problem(start, reading.moves)
-    else:
-        board = cshogi.Board()
-        try:
-            set_up(board, start)
-        except GinkgoError as error:
-            raise Fault(0, f"start position: {error}") from None
-        game.sfens = [] if options.sfens else None
-        played = walk(board, reading.moves, game.sfens)
-    foul = ""
-    if played < len(reading.moves):
-        foul = _foul(reading, played, board)
-    game.moves = reading.moves[:played]
-    if not reading.moves:
+    board = None if problem else cshogi.Board()
+    forbidden = _play(reading, game, board)
+    foul = _foul(reading, game.total, forbidden, board) if forbidden else ""
+    if not game.moves and not foul:
         reading.notes.append("no moves: not a game")
+    if len(reading.notes) > _MOST_NOTES:
+        more = len(reading.notes) - _MOST_NOTES
+        reading.notes[_MOST_NOTES:] = [f"{more} more notes of this kind"]
     settle(game, reading.statements, board, foul)
     if any(time is not None for time in reading.times):
-        game.times = _padded(reading.times, played)
+        game.times = _padded(reading.times, game.total)
     if any(score is not None for score in reading.scores):
-        game.scores = _padded(reading.scores, played)
+        game.scores = _padded(reading.scores, game.total)
     if reading.comments and options.comments:
         game.comments = {ply: "\n".join(text) for ply, text in reading.comments.items()}
     if reading.branches:
@@ -130,20 +126,57 @@ def finish(reading: Reading, options: ReadOptions) -> Game:
     return game
 
 
+def _play(reading: Reading, game: Game, board: cshogi.Board | None) -> str:
+    """Set the moves of a game as far as the rules allow.
+
+    Args:
+        board: None: a problem with one king.
+
+    Returns:
+        the first move that they forbid, in USI; empty: there is none.
+
+    Raises:
+        Fault: the start position is impossible, or a piece is not where a move takes it from.
+    """
+    try:
+        if board is None:
+            moves = reading.moves
+            if reading.named:
+                moves = usi_moves(*cells_from_sfen(game.start), reading.named)
+            legal = _walk_problem(game.start, moves)
+            game.moves = moves[:legal]
+            return moves[legal] if legal < len(moves) else ""
+        try:
+            set_up(board, game.start)
+        except GinkgoError as error:
+            raise Fault(0, f"start position: {error}") from None
+        packed: list[int] = []
+        game.played = packed
+        if reading.named:
+            usi: list[str] = []
+            game.moves = usi
+            return walk_named(board, reading.named, usi, packed)
+        legal = walk(board, reading.moves, packed)
+        game.moves = reading.moves[:legal]
+        return reading.moves[legal] if legal < len(reading.moves) else ""
+    except Misfit as error:
+        raise Fault(reading.line_of(error.ply), str(error), error.ply - 1) from None
+
+
 def _padded(values: Sequence, length: int) -> list:
     """Exactly `length` of the values."""
     return [*values[:length], *[None] * (length - len(values))]
 
 
-def _foul(reading: Reading, played: int, board: cshogi.Board | None) -> str:
+def _foul(reading: Reading, played: int, usi: str, board: cshogi.Board | None) -> str:
     """What to say of a move that cannot be played, if the game may end with it.
 
     Raises:
         Fault: it is not the last, or nobody could have made it with the pieces that are there.
     """
-    usi, ply = reading.moves[played], played + 1
+    ply = played + 1
     line = reading.line_of(ply)
-    if ply < len(reading.moves):
+    if ply < len(reading.moves) + len(reading.named):
         raise Fault(line, f"ply {ply}: illegal move {usi}", played)
     if board is None or not _possible_by_hand(board, usi):
         raise Fault(line, f"ply {ply}: move {usi} that nobody can make", played)

@@ -9,12 +9,13 @@ The rules are those of the CSA format 2.2 and 3.0 (who loses by which word), of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import cshogi
 
-from ginkgo.records.game import Game
+from ginkgo.records.game import ENDINGS, Game
 
 #: By end word: the ending, and who has won by it: the side to move (`win`), the other (`lose`),
 #: a side (`b`, `w`), nobody (`d`), or not known (`-`).
@@ -40,6 +41,7 @@ END_WORDS = {
     "ERROR": ("error", "-"),
 }
 
+_HINT = re.compile(r"#ginkgo end=([a-z_]+) winner=([bwd-])\s*$")
 _FOULS = ("illegal_move", "illegal_action")
 _REPETITIONS = ("sennichite", "perpetual")
 
@@ -68,8 +70,8 @@ def settle(
         board: after them; None: a problem with one king.
         foul: what was wrong with one more listed move; empty: all were legal.
     """
-    white_to_move = (game.start.split()[1] == "w") != bool(game.total % 2)
-    mover, other = ("w", "b") if white_to_move else ("b", "w")
+    mover = side_to_move(game)
+    other = "w" if mover == "b" else "b"
     notes = list(game.notes)
     heard: list[tuple[str, str, str]] = []
     for statement in _overruled(statements):
@@ -94,8 +96,8 @@ def settle(
         winners = {winner for _, winner in decided if winner != "-" or named != "perpetual"}
         if len(winners) == 1:
             game.winner = winners.pop()
-            if named == "unknown" and game.winner == other and game.format in ("kif", "ki2"):
-                # まで…の勝ち is how these formats write a resignation; other ends are named.
+            if named == "unknown" and game.winner == other and decided[0][0].startswith("まで"):
+                # まで…の勝ち is how KIF and KI2 write a resignation; other ends are named.
                 game.end = "toryo"
         elif len(winners) > 1:
             first = decided[0]
@@ -120,6 +122,9 @@ def _overruled(statements: Sequence[Statement]) -> list[Statement]:
     refused = any(one.server and one.end == "illegal_action" for one in statements)
     if refused:
         return [one for one in statements if one.end != "kachi"]
+    if any(one.end == "kachi" for one in statements):
+        # So the server's protocol tells both players that a declaration has ended the game.
+        return [one for one in statements if one.text != "#JISHOGI"]
     return list(statements)
 
 
@@ -127,6 +132,23 @@ def _judge_repetition(
     game: Game, heard: list[tuple[str, str, str]], mover: str, other: str, notes: list[str]
 ) -> list[tuple[str, str, str]]:
     """A repetition where one side checks all the time is no draw: the checker loses."""
+    winner = repetition_winner(game)
+    if winner in (mover, other):
+        return [
+            (text, "perpetual", winner) if end in _REPETITIONS else (text, end, result)
+            for text, end, result in heard
+        ]
+    if not winner:
+        notes.append("a repetition is stated, the moves show none")
+    elif any(end == "perpetual" and result != "-" for _, end, result in heard):
+        # The moves speak against a perpetual check that somebody is said to have won by.
+        heard = [*heard, ("a repetition without checks all the time", "sennichite", winner)]
+    return heard
+
+
+def repetition_winner(game: Game) -> str:
+    """Who has won by the repetition that a game ends with: `b`, `w` (the other side gave check all
+    the time), `d`; empty: it ends with none."""
     from rsshogi.core import Board
     from rsshogi.types import RepetitionState
 
@@ -135,15 +157,16 @@ def _judge_repetition(
     for usi in game.moves:
         board.apply_usi(usi)
     state = board.repetition_state()
-    if state in (RepetitionState.WIN, RepetitionState.LOSE):
-        winner = mover if state == RepetitionState.WIN else other
-        return [
-            (text, "perpetual", winner) if end in _REPETITIONS else (text, end, result)
-            for text, end, result in heard
-        ]
     if state == RepetitionState.NONE:
-        notes.append("a repetition is stated, the moves show none")
-    return heard
+        return ""
+    mover = side_to_move(game)
+    other = "w" if mover == "b" else "b"
+    return {RepetitionState.WIN: mover, RepetitionState.LOSE: other}.get(state, "d")
+
+
+def side_to_move(game: Game) -> str:
+    """Who would move after the last move."""
+    return "w" if (game.start.split()[1] == "w") != bool(game.total % 2) else "b"
 
 
 def _check_declaration(
@@ -154,3 +177,16 @@ def _check_declaration(
         return
     if not board.is_nyugyoku():
         notes.append("the declared win does not satisfy the 27-point rule")
+
+
+def read_hint(line: str) -> Statement | None:
+    """What ginkgo's own writer adds where a format has no word for an ending."""
+    match = _HINT.match(line)
+    if not match or match[1] not in ENDINGS:
+        return None
+    return Statement(line, match[1], match[2])
+
+
+def hinted(statements: list[Statement], hint: Statement) -> list[Statement]:
+    """The statements, told more exactly."""
+    return [Statement(one.text, hint.end, hint.rule) for one in statements] or [hint]

@@ -9,18 +9,25 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
 from ginkgo.errors import GinkgoError
-from ginkgo.records.files import BOM, DAMAGED, open_binary, plain_stem
+from ginkgo.records.files import BOM, DAMAGED, open_binary, plain_stem, shown
 from ginkgo.records.game import Game, Refusal
 from ginkgo.records.gameline import parse_game_line
-from ginkgo.records.kifu.archive import Readable, archive_stem, is_archive, members, read_all
+from ginkgo.records.kifu.archive import (
+    Readable,
+    archive_stem,
+    is_archive,
+    members,
+    read_all,
+    unnested,
+)
 from ginkgo.records.kifu.csa import read_csa
 from ginkgo.records.kifu.detect import HEAD, PACKED_FORMATS, detect
-from ginkgo.records.kifu.encoding import decode_japanese
+from ginkgo.records.kifu.encoding import UTF16_MARKS, decode_japanese
 from ginkgo.records.kifu.jkf import read_jkf
 from ginkgo.records.kifu.ki2 import read_ki2
 from ginkgo.records.kifu.kif import read_kif
@@ -32,9 +39,15 @@ LONGEST_LINE = 1 << 20
 LONGEST_GAME = 1 << 24
 
 _READERS = {"csa": read_csa, "kif": read_kif, "ki2": read_ki2, "jkf": read_jkf}
-_SEPARATOR = re.compile(rb"(?m)^/[ \t]*\r?$")
+_SEPARATOR = re.compile(rb"(?m)^/[ \t]*+\r?$")
+#: A line that is neither blank nor a comment.
+_SOMETHING = re.compile(rb"(?m)^[ \t\r]*+[^' \t\r\n]")
+#: Formats of one game a file.
+_SINGLE = ("kif", "ki2", "jkf")
 #: In a name: what follows is the place inside an archive.
 INSIDE = "!"
+#: Archives within archives are opened so deep.
+_DEEPEST = 3
 
 
 @dataclass(frozen=True)
@@ -52,26 +65,51 @@ class RawGame:
 
 def raw_games(path: str | Path) -> Iterator[RawGame | Refusal]:
     """The games of a file, of all files in an archive, or of standard input (`-`)."""
-    file = str(path)
+    file = shown(path)
+    if is_archive(path):
+        yield from _archived(path, file, shown(archive_stem(path)))
+        return
     try:
-        if is_archive(path):
-            for name, stream in members(path):
-                inside = f"{file}{INSIDE}{name}"
-                stem = f"{archive_stem(path)}/{plain_stem(name)}"
-                yield from cut(inside, stream, name, stem, member=True)
-        else:
-            with open_binary(path) as stream:
-                yield from cut(file, stream, file, "stdin" if file == "-" else plain_stem(path))
+        with open_binary(path) as stream:
+            stem = "stdin" if file == "-" else shown(plain_stem(path))
+            yield from cut(file, stream, file, stem)
     except (*DAMAGED, OSError, GinkgoError) as error:
-        yield broken(file, 1, error)
+        yield broken(path, 1, error)
+
+
+def _archived(
+    path: str | Path, file: str, stem: str, depth: int = 1
+) -> Iterator[RawGame | Refusal]:
+    """The games of all files in an archive. Damage to one of them leaves the others.
+
+    Args:
+        file: what refusals call the archive. stem: what names of games begin with.
+        depth: how many archives this one lies in, itself too.
+    """
+    try:
+        for name, stream in members(path):
+            inside, part = f"{file}{INSIDE}{shown(name)}", f"{stem}/{shown(plain_stem(name))}"
+            try:
+                if not is_archive(name):
+                    yield from cut(inside, stream, name, part, member=True)
+                elif depth == _DEEPEST:
+                    reason = f"archives lie within each other more than {_DEEPEST} deep"
+                    yield Refusal(inside, 1, reason, "unreadable file")
+                else:
+                    with unnested(name, stream) as copy:
+                        yield from _archived(copy, inside, part, depth + 1)
+            except (*DAMAGED, OSError, GinkgoError) as error:
+                yield broken(inside, 1, error)
+    except (*DAMAGED, OSError, GinkgoError) as error:
+        yield replace(broken(path, 1, error), file=file)
 
 
 def broken(path: str | Path, line: int, error: Exception) -> Refusal:
     """What to say of a file that cannot be opened or read to its end."""
     if isinstance(error, GinkgoError):
         reason = str(error).removeprefix(f"{path}: ")
-        return Refusal(str(path), line, f"cannot be opened: {reason}", "unreadable file")
-    return Refusal(str(path), line, f"damaged or cut short: {error}", "damaged file")
+        return Refusal(shown(path), line, f"cannot be opened: {reason}", "unreadable file")
+    return Refusal(shown(path), line, f"damaged or cut short: {error}", "damaged file")
 
 
 def cut(
@@ -84,19 +122,38 @@ def cut(
         stem: identifier of the game.
         member: it is part of an archive, where other files may lie too.
     """
-    head = _read_up_to(stream, HEAD)
+    head, damage = _read_up_to(stream, HEAD)
     whole = len(head) < HEAD
     kind = detect(head, name, whole)
     if not kind:
-        stream.read(1)  # raises where it is damage that left nothing to know it by
+        if damage is not None:
+            raise damage  # it left nothing to know the format by
         if not member:
             yield Refusal(file, 1, "no kifu format that is known", "unknown format")
         return
-    joined = _Joined(head, stream)
+    if whole and damage is None and (kind in _SINGLE or (kind == "csa" and _is_one_game(head))):
+        yield RawGame(file, 1, kind, head, stem)
+        return
+    joined = _Joined(head, io.BytesIO() if whole else stream, damage)
+    wide = head.startswith(UTF16_MARKS)
+    if (wide and kind in ("usi", "csa")) or (kind == "usi" and b"\r" in head and b"\n" not in head):
+        # What is cut line by line must have plain lines.
+        text = read_all(joined, LONGEST_GAME)
+        if text is None:
+            yield Refusal(file, 1, f"more than {LONGEST_GAME} bytes", "too long")
+            return
+        try:
+            joined = _Joined(decode_japanese(text)[0].encode(), io.BytesIO())
+        except GinkgoError as error:
+            yield Refusal(file, 1, str(error), "unreadable game", format=kind)
+            return
     if kind == "usi":
         yield from _lines(file, joined)
     elif kind == "csa":
-        yield from _csa_games(file, joined, stem, whole)
+        for raw in _csa_games(file, joined, stem):
+            if wide and isinstance(raw, RawGame):
+                raw = replace(raw, data=raw.data.decode().encode("utf-16"))
+            yield raw
     elif kind in PACKED_FORMATS:
         from ginkgo.records.kifu.packed import blocks
 
@@ -109,28 +166,34 @@ def cut(
             yield RawGame(file, 1, kind, data, stem)
 
 
-def _read_up_to(stream: IO[bytes], size: int) -> bytes:
-    """So many bytes, fewer only at the end or before damage."""
+def _is_one_game(csa: bytes) -> bool:
+    """Whether a CSA file is surely one: it has no separator, nor line ends that could hide one."""
+    plain = b"\r" not in csa or b"\n" in csa
+    return plain and not csa.startswith(UTF16_MARKS) and not _SEPARATOR.search(csa)
+
+
+def _read_up_to(stream: IO[bytes], size: int) -> tuple[bytes, Exception | None]:
+    """So many bytes, fewer only at the end or before damage; and the damage."""
     parts: list[bytes] = []
     left = size
     while left > 0:
         try:
             data = stream.read(left)
-        except DAMAGED:
-            # Met again, and told of, by whoever reads on.
-            break
+        except DAMAGED as error:
+            # Who reads on must be told of it: some streams tell it only once.
+            return b"".join(parts), error
         if not data:
             break
         parts.append(data)
         left -= len(data)
-    return b"".join(parts)
+    return b"".join(parts), None
 
 
 class _Joined(io.RawIOBase):
-    """What was read already, and the rest."""
+    """What was read already, and the rest, or the damage that was met there."""
 
-    def __init__(self, head: bytes, rest: IO[bytes]) -> None:
-        self._head, self._rest = head, rest
+    def __init__(self, head: bytes, rest: IO[bytes], damage: Exception | None = None) -> None:
+        self._head, self._rest, self._damage = head, rest, damage
 
     def readable(self) -> bool:
         return True
@@ -145,6 +208,8 @@ class _Joined(io.RawIOBase):
             cut = len(self._head) if size < 0 else size
             data, self._head = self._head[:cut], self._head[cut:]
             return data
+        if self._damage is not None:
+            raise self._damage
         return self._rest.read(size)
 
 
@@ -184,11 +249,11 @@ def lines_of(file: str, stream: IO[bytes] | _Joined) -> Iterator[tuple[int, byte
         yield line + 1, broken(file, line + 1, error)
 
 
-def _csa_games(file: str, stream: Readable, stem: str, whole: bool) -> Iterator[RawGame | Refusal]:
+def _csa_games(file: str, stream: Readable, stem: str) -> Iterator[RawGame | Refusal]:
     """The sections of a file between lines of `/`."""
     number = 0
     before: RawGame | None = None
-    for line, section in _sections(file, stream, whole):
+    for line, section in _sections(file, stream):
         if isinstance(section, Refusal):
             if before is not None:
                 yield before
@@ -206,7 +271,7 @@ def _csa_games(file: str, stream: Readable, stem: str, whole: bool) -> Iterator[
         )
 
 
-def _sections(file: str, stream: Readable, whole: bool) -> Iterator[tuple[int, bytes | Refusal]]:
+def _sections(file: str, stream: Readable) -> Iterator[tuple[int, bytes | Refusal]]:
     buffer, line, first = b"", 1, True
     while True:
         try:
@@ -223,7 +288,7 @@ def _sections(file: str, stream: Readable, whole: bool) -> Iterator[tuple[int, b
             if data and match.end() == len(buffer):
                 break  # the line may go on
             section = buffer[place : match.start()]
-            if _holds_something(section) or first:
+            if _SOMETHING.search(section) or first:
                 yield line, section
             first = False
             line += buffer.count(b"\n", place, match.end()) + 1
@@ -234,12 +299,8 @@ def _sections(file: str, stream: Readable, whole: bool) -> Iterator[tuple[int, b
         if len(buffer) > LONGEST_GAME:
             yield line, Refusal(file, line, f"more than {LONGEST_GAME} bytes", "too long")
             return
-    if _holds_something(buffer) or first:
+    if first or _SOMETHING.search(buffer):
         yield line, buffer
-
-
-def _holds_something(section: bytes) -> bool:
-    return any(line.strip() and not line.lstrip().startswith(b"'") for line in section.splitlines())
 
 
 # --- reading one ------------------------------------------------------------------------------
@@ -282,6 +343,6 @@ def read_line(path: str | Path, line: int, data: bytes) -> Game | Refusal:
     try:
         return parse_game_line(data.removeprefix(BOM).decode())
     except UnicodeDecodeError:
-        return Refusal(str(path), line, "bytes that are not UTF-8 text", "not UTF-8")
+        return Refusal(shown(path), line, "bytes that are not UTF-8 text", "not UTF-8")
     except GinkgoError as error:
-        return Refusal(str(path), line, str(error), "malformed game line")
+        return Refusal(shown(path), line, str(error), "malformed game line")

@@ -1,8 +1,8 @@
 """Games as KIF, KI2 and CSA text, and as packed positions.
 
 In: a `Game` whose moves are legal. Out: what the readers of this package read back as the same
-moves, ending and winner. Where KIF and KI2 have no word for an ending, a comment line says it
-(`#ginkgo end=…`), which other programs pass over.
+moves, ending and winner. Where a format has no word for an ending, or one that would state another
+winner, a comment line says it (`#ginkgo end=…`), which other programs pass over.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import numpy as np
 from rsshogi.initial_positions import HANDICAP_TO_SFEN
 
 from ginkgo.records.game import STARTPOS, Game
-from ginkgo.records.kifu import ki2
 from ginkgo.records.kifu.bod import FILES, KANJI, NUMBERS, diagram
-from ginkgo.records.kifu.japanese import END_WORDS, HANDICAPS
+from ginkgo.records.kifu.japanese import END_WORDS
+from ginkgo.records.kifu.ki2 import TOKEN, Board, Unclear, meant
 from ginkgo.records.kifu.packed import HCPE, PSV, pack
 from ginkgo.records.kifu.pieces import CSA_NAMES, WHITE, cells_from_sfen
 from ginkgo.records.kifu.result import END_WORDS as CSA_END_WORDS
+from ginkgo.records.kifu.result import repetition_winner, side_to_move
 
 _LETTERS = "?PLNSBRG"
 _HAND_NAMES = {"P": "FU", "L": "KY", "N": "KE", "S": "GI", "G": "KI", "B": "KA", "R": "HI"}
@@ -29,6 +30,12 @@ _KIF_WORDS = {
     **{"illegal_move": "反則負け", "kachi": "入玉勝ち", "fuzumi": "不詰", "matta": "待った"},
     **{"error": "エラー", "perpetual": "千日手"},
 }
+#: What states a winner, or that there is none, and nothing else.
+_CSA_WINNERS = {
+    **{"b": "SENTE_WIN_UNKNOWN", "w": "GOTE_WIN_UNKNOWN", "d": "DRAW_UNKNOWN", "-": "%CHUDAN"},
+}
+#: What tells pieces of a kind apart in KI2, the plainest first.
+_WHICH = ("", "上", "寄", "引", "直", "右", "左", "右上", "右寄", "右引", "左上", "左寄", "左引")
 _CSA_WORDS = {end: word for word, (end, _) in reversed(CSA_END_WORDS.items()) if end != "unknown"}
 
 
@@ -48,9 +55,10 @@ def _steps(game: Game):
         white = not white
 
 
-def _mover(game: Game) -> str:
-    """Who would move after the last move."""
-    return "w" if (game.start.split()[1] == "w") != bool(game.total % 2) else "b"
+def _said(game: Game, rule: str) -> str:
+    """The winner that an end word states, see `result.END_WORDS`."""
+    mover = side_to_move(game)
+    return {"win": mover, "lose": "w" if mover == "b" else "b"}.get(rule, rule)
 
 
 def _one_line(text: str) -> str:
@@ -76,25 +84,32 @@ def write_csa(game: Game) -> str:
         lines.append(f"{'-' if white else '+'}{origin:02d}{to}{CSA_NAMES[piece]}")
         time = game.times[ply - 1] if game.times else None
         if time is not None:
-            lines.append(f"T{time:g}")
+            lines.append(f"T{round(time, 3):.10g}")
         score = game.scores[ply - 1] if game.scores else None
         if score is not None:
             lines.append(f"'** {-score if white else score}")
         lines += _comment_lines(comments.get(ply, ""), "'*")
-    word = _csa_end(game)
-    return "\n".join([*lines, *([word] if word else [])]) + "\n"
+    return "\n".join([*lines, *_csa_end(game)]) + "\n"
 
 
-def _csa_end(game: Game) -> str:
+def _csa_end(game: Game) -> list[str]:
+    """The end word, and where it would say something else, one that does not and a hint."""
     if game.end == "unknown":
-        return {"b": "SENTE_WIN_", "w": "GOTE_WIN_", "d": "DRAW_"}.get(game.winner, "") and (
-            {"b": "SENTE_WIN_UNKNOWN", "w": "GOTE_WIN_UNKNOWN", "d": "DRAW_UNKNOWN"}[game.winner]
-        )
+        return [] if game.winner == "-" else [_CSA_WINNERS[game.winner]]
     if game.end == "illegal_action" and game.winner in ("b", "w"):
-        return "%-ILLEGAL_ACTION" if game.winner == "b" else "%+ILLEGAL_ACTION"
+        return ["%-ILLEGAL_ACTION" if game.winner == "b" else "%+ILLEGAL_ACTION"]
     if game.end == "perpetual":
-        return "%SENNICHITE"  # the moves tell who gave the checks
-    return "%" + _CSA_WORDS[game.end]
+        word, said = "SENNICHITE", repetition_winner(game)
+    else:
+        word = _CSA_WORDS[game.end]
+        said = _said(game, CSA_END_WORDS[word][1])
+    if said == game.winner:
+        return [f"%{word}"]
+    return [_CSA_WINNERS[game.winner], f"'{_hint(game)}"]
+
+
+def _hint(game: Game) -> str:
+    return f"#ginkgo end={game.end} winner={game.winner}"
 
 
 def _csa_position(start: str) -> list[str]:
@@ -124,7 +139,7 @@ def _csa_position(start: str) -> list[str]:
 
 
 def _comment_lines(text: str, mark: str) -> list[str]:
-    return [mark + line for line in text.split("\n")] if text else []
+    return [mark + line for line in re.split(r"\r\n?|\n", text)] if text else []
 
 
 # --- KIF and KI2 ------------------------------------------------------------------------------
@@ -176,26 +191,25 @@ def kif_file(game: Game) -> bytes:
 
 
 def write_ki2(game: Game) -> str:
-    """A game as KI2 (UTF-8). Which piece is meant is worded by rsshogi."""
-    from rsshogi.core import Board, Move
+    """A game as KI2 (UTF-8). Which piece is meant is worded by rsshogi, see also `_clear`."""
+    from rsshogi import core
 
     lines = ["#KI2 version=2.0 encoding=UTF-8", *_header(game), ""]
     comments = game.comments or {}
     lines += _comment_lines(comments.get(0, ""), "*")
-    board = Board()
+    board, read = core.Board(), Board(game.start)
     board.set_sfen(game.start)
-    reader = ki2.Resolver(game.start)
     row: list[str] = []
     last_to = ""
     for ply, usi in enumerate(game.moves, 1):
-        text = Move.from_usi(usi).to_ki2(board)
+        text = core.Move.from_usi(usi).to_ki2(board)
         if text is None:
             raise ValueError(f"ply {ply}: {usi} has no name in KI2")
-        text = _told_apart(text, usi, reader)
         board.apply_usi(usi)
         if usi[2:4] == last_to and "同" not in text:
             text = f"{text[0]}同　{text[3:]}"
-        row.append(text)
+        row.append(_clear(text, usi, read))
+        read.push(usi)
         last_to = usi[2:4]
         comment = comments.get(ply, "")
         if len(row) == 6 or comment or ply == game.total:
@@ -205,30 +219,49 @@ def write_ki2(game: Game) -> str:
     return "\n".join([*lines, *_kif_end(game, numbered=False)]) + "\n"
 
 
-def _told_apart(text: str, usi: str, reader: ki2.Resolver) -> str:
-    """A move's name, with the direction added where it would fit several pieces; made on `reader`.
+def _clear(text: str, usi: str, board: Board) -> str:
+    """A move in KI2, worded so that whoever reads it finds the right piece.
 
-    Of golds on 3h, 1h and 3i that can go to 2h the first is 左寄; the library says 左 alone.
+    rsshogi lets 左 and 右 stand alone where they leave two pieces: golds on 3h and 3i can both go
+    to 2h from the left, and with a third one on 1h neither 寄 nor 左 is enough, only 左寄.
+
+    Args:
+        text: as rsshogi words it. usi: the move. board: the position before it.
+
+    Raises:
+        ValueError: no words tell the piece.
     """
-    for words in ("", "上", "寄", "引"):
-        named = re.sub("([右左])", rf"\1{words}", text)
-        if reader.meant(named) == usi:
-            reader.make(named)
-            return named
-    raise ValueError(f"{usi}: {text} fits several pieces")
+    if _names(text, usi, board):
+        return text
+    match = TOKEN.fullmatch(text)
+    if match is not None:
+        head, tail = text[: match.start(6)], match[7] or ""
+        for words in ("打",) if usi[1] == "*" else _WHICH:
+            if _names(f"{head}{words}{tail}", usi, board):
+                return f"{head}{words}{tail}"
+    raise ValueError(f"{usi} has no name in KI2")
+
+
+def _names(text: str, usi: str, board: Board) -> bool:
+    """Whether the reader takes a move in KI2 for the one that is meant."""
+    match = TOKEN.fullmatch(text)
+    try:
+        return match is not None and meant(board, match) == usi
+    except Unclear:
+        return False
+
+
+def _sides(start: str) -> tuple[str, str, str]:
+    """The name of the handicap, empty for other positions, and what Black and White are called."""
+    # Only names that other programs know; what has none gets a diagram.
+    names = {sfen: word for word, sfen in HANDICAP_TO_SFEN.items()}
+    handicap = names.get(start.rsplit(" ", 1)[0] + " 1", "")
+    return handicap, *(("先手", "後手") if handicap in ("", "平手") else ("下手", "上手"))
 
 
 def _header(game: Game) -> list[str]:
-    # Only names that other programs know; what has none gets a diagram.
-    names = {sfen: word for word, sfen in HANDICAP_TO_SFEN.items()}
-    board = game.start.rsplit(" ", 1)[0] + " 1"
-    lines = []
-    handicap = names.get(board)
-    if handicap:
-        lines.append(f"手合割：{handicap}")
-    else:
-        lines += diagram(game.start).split("\n")
-    black, white = ("先手", "後手") if handicap in (None, "平手") else ("下手", "上手")
+    handicap, black, white = _sides(game.start)
+    lines = [f"手合割：{handicap}"] if handicap else diagram(game.start).split("\n")
     lines += [f"{black}：{_one_line(game.black)}"] if game.black else []
     lines += [f"{white}：{_one_line(game.white)}"] if game.white else []
     return lines
@@ -254,18 +287,20 @@ def _seconds(seconds: float) -> str:
 
 def _kif_end(game: Game, numbered: bool) -> list[str]:
     """The end word, the まで line, and the line that says what both leave open."""
-    mover = _mover(game)
+    mover = side_to_move(game)
     other = "w" if mover == "b" else "b"
     word = _KIF_WORDS.get(game.end, "")
     if game.end == "illegal_action":
         word = "反則勝ち" if game.winner == mover else "反則負け"
     if not word:
-        hint = [f"#ginkgo end={game.end} winner={game.winner}"]
-        return hint if game.winner != "-" else []
-    handicap = HANDICAPS["平手"].split()[:3] != game.start.split()[:3]
-    names = {"b": "下手", "w": "上手"} if handicap else {"b": "先手", "w": "後手"}
+        return [_hint(game)] if game.winner != "-" else []
     end, rule = END_WORDS[word]
-    said = {"win": mover, "lose": other}.get(rule, rule)
+    said = _said(game, rule)
+    if game.end == "perpetual":
+        end, said = "perpetual", repetition_winner(game)
+    if said != game.winner and rule != "-":
+        word = "中断"  # the right word would be taken for another result
+    names = dict(zip("bw", _sides(game.start)[1:], strict=True))
     lines = [f"{game.total + 1:4d} {word}"] if numbered else []
     text = f"まで{game.total}手で"
     if word in ("反則負け", "反則勝ち"):
@@ -281,8 +316,8 @@ def _kif_end(game: Game, numbered: bool) -> list[str]:
     else:
         text += word
     lines.append(text)
-    if (end, said) != (game.end, game.winner) and game.end != "perpetual":
-        lines.append(f"#ginkgo end={game.end} winner={game.winner}")
+    if (end, said) != (game.end, game.winner):
+        lines.append(_hint(game))
     return lines
 
 
