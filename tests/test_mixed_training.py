@@ -156,9 +156,11 @@ def test_verbs_end_to_end(games_dir, tmp_path, monkeypatch, capsys):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     one, two, _ = sorted(games_dir.iterdir())
+    # What is written of a name is the name, whatever it means to a table or a picture.
+    small, big = "[/b]/$x_", "_a :car: $y"
     report = tmp_path / "report.json"
     options = [
-        *("--source", f"small={one}:1", "--source", f"big={two}:3", "--mix", "weights"),
+        *("--source", f"{small}={one}:1", "--source", f"{big}={two}:3", "--mix", "weights"),
         *("--network", "b1c8", "--steps", "16", "--batch-size", "32", "--pool", "512"),
         *("--val-positions", "100", "--test-positions", "100", "--mix-chunk", "1"),
         *("--eval-every", "16"),
@@ -167,23 +169,26 @@ def test_verbs_end_to_end(games_dir, tmp_path, monkeypatch, capsys):
     assert train(options) == 0
     out = capsys.readouterr().out
     assert "Sources" in out
+    assert small in out
+    assert big in out
     figures = json.loads(report.read_text())["sources"]
-    assert [figures[name]["chunks"] for name in ("small", "big")] == [4, 12]
+    assert [figures[name]["chunks"] for name in (small, big)] == [4, 12]
     events = EventAccumulator(str(tmp_path / "mixed" / "logs"), size_guidance={"tensors": 0})
     events.Reload()
     tags = set(events.Tags()["tensors"])
     curves = ("pulls", "coverage", "bonus", "penalty", "loss")
-    assert tags >= {f"mix_{curve}/{name}" for curve in curves for name in ("small", "big")}
+    assert tags >= {f"mix_{curve}/{name}" for curve in curves for name in (small, big)}
     assert show([str(tmp_path / "mixed")]) == 0
     text = capsys.readouterr().out
     assert "after step 16, --mix weights" in text
-    assert f"{figures['big']['seen']}" in text
+    assert f"{figures[big]['seen']}" in text
+    assert big in text
     assert (tmp_path / "mixed" / "coverage.png").read_bytes()[:4] == b"\x89PNG"
     place = tmp_path / "other.png"
     state = tmp_path / "mixed" / "mixed.state.json"
     assert show([str(state), "--plot", str(place), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert shown["sources"]["big"]["coverage"] == figures["big"]["coverage"]
+    assert shown["sources"][big]["coverage"] == figures[big]["coverage"]
     assert place.exists()
 
 
@@ -218,6 +223,13 @@ def test_sources_are_parsed(tmp_path):
         ({"source": ("=x",)}, "--source =x: expected NAME=PATH or NAME=PATH:WEIGHT"),
         ({"source": ("x=a:0",)}, "--source x=a:0: expected a weight above 0"),
         ({"source": ("x=a:-1",)}, "--source x=a:-1: expected a weight above 0"),
+        ({"source": ("x=a:nan",)}, "--source x=a:nan: expected a weight above 0"),
+        ({"source": ("x=a:1e999",)}, "--source x=a:1e999: expected a weight above 0"),
+        ({"source": ("x=a:1.2.3",)}, "a:1.2.3: no such file or directory"),
+        ({"source": ("x=-",)}, "-: no such file or directory"),
+        ({"source": ("x\ny=a",)}, r"--source 'x\ny=a': expected a name that can be printed"),
+        ({"source": (" x=a",)}, "--source ' x=a': expected a name that can be printed"),
+        ({"source": ("\udcff=a",)}, r"--source '\udcff=a': expected a name that can be printed"),
         ({"source": ("x=a:1", "x=b:2")}, "--source x=b:2: x has the weight 1 already"),
         ({"source": ("x=a:1",)}, "--mix proportional: the weight of x needs --mix weights"),
         ({"source": ("x=a:1",), "mix": "ucb"}, "--mix ucb: the weight of x needs --mix weights"),

@@ -97,7 +97,7 @@ class Coverage:
         self._pulls += np.bincount(sources, minlength=len(self._pulls)) / self._per_game
         places = self._bounds[sources] + positions["game"]
         # A file that was changed since it was scanned may have more games than there were.
-        places = np.minimum(places, len(self._first) - 1)
+        places = np.minimum(places, self._bounds[sources + 1] - 1)
         new = places[self._first[places] == _NEVER]
         if len(new):
             new = np.unique(new)

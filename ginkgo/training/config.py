@@ -10,7 +10,6 @@ import difflib
 import glob
 import math
 import os
-import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -166,8 +165,6 @@ class TrainConfig:
     """Write the final figures to this JSON file."""
 
 
-_NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", re.ASCII)
-
 # --- what cannot work -------------------------------------------------------------------------
 
 _AT_LEAST = {
@@ -250,17 +247,22 @@ def sources_by_name(config: TrainConfig) -> dict[str, NamedSource]:
     """`--source` by name.
 
     Raises:
-        GinkgoError: not of the form NAME=PATH or NAME=PATH:WEIGHT, or two weights for a name.
+        GinkgoError: not of the form NAME=PATH or NAME=PATH:WEIGHT, a name that cannot be printed,
+            a weight that is not above 0, or two weights for a name.
     """
     found: dict[str, NamedSource] = {}
     for text in config.source:
         name, _, place = text.partition("=")
         if not name or not place:
             _refuse("source", text, "expected NAME=PATH or NAME=PATH:WEIGHT")
-        weight = None
+        if not name.isprintable() or name != name.strip():
+            raise GinkgoError(
+                f"--source {text!r}: expected a name that can be printed, no blanks around it"
+            )
         path, _, last = place.rpartition(":")
-        if path and _NUMBER.fullmatch(last) and not os.path.exists(place):
-            place, weight = path, float(last)
+        weight = _number(last) if path and not os.path.exists(place) else None
+        if weight is not None:
+            place = path
             if not 0 < weight < math.inf:
                 _refuse("source", text, "expected a weight above 0")
         before = found.get(name, NamedSource(()))
@@ -269,6 +271,14 @@ def sources_by_name(config: TrainConfig) -> dict[str, NamedSource]:
         kept = before.weight if weight is None else weight
         found[name] = NamedSource((*before.paths, Path(place)), kept)
     return found
+
+
+def _number(text: str) -> float | None:
+    """What a text says, if that is a number."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _check_mix(config: TrainConfig) -> None:

@@ -136,7 +136,7 @@ def coverage_plot(
         steps, coverage, epochs = zip((0, 0.0, 0.0), *points, strict=True)
         look = {**_style(index), "linewidth": 1.8, "markersize": 5}
         look["markevery"] = max(1, len(steps) // 12)
-        above.plot(steps, coverage, label=f"{name}: {coverage[-1]:.1%}", **look)
+        above.plot(steps, coverage, label=f"{coverage[-1]:.1%} {name}", **look)
         below.plot(steps, epochs, **look)
     above.set(ylabel="games seen", ylim=(0, 1.05))
     above.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
@@ -210,6 +210,7 @@ def _legend(axes: Axes, place: Literal["upper left", "best"]) -> None:
     legend = axes.legend(loc=place, fontsize=13, framealpha=0.9)
     for text in legend.get_texts():
         text.set_color(_TEXT)
+        text.set_parse_math(False)  # a `$` in a name is one
 
 
 def drawn(figure: Figure) -> Image:

@@ -117,7 +117,9 @@ _SOURCES = (
 
 
 def _console() -> Console:
-    return Console(width=None if Console().is_terminal else 110)
+    # Names of sources and files may hold brackets and colons.
+    width = None if Console().is_terminal else 110
+    return Console(width=width, markup=False, emoji=False)
 
 
 def without_nan(value: Any) -> Any:
