@@ -385,6 +385,23 @@ def test_a_dataset_hears_of_no_losses(games_dir):
     assert len(next(iter(dataset([games_dir], mix="weights", batch_size=8, pool=64)))["ply"]) == 8
 
 
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"mix": "ucb1"}, "mix 'ucb1': expected one of proportional weights ucb"),
+        ({"mix": "weights", "weights": (1.0, 2.0)}, "expected 3 numbers above 0, one a source"),
+        ({"mix": "weights", "weights": (1.0, 2.0, 0.0)}, "expected 3 numbers above 0"),
+        ({"mix": "weights", "weights": (1.0, 2.0, math.nan)}, "expected 3 numbers above 0"),
+        ({"mix": "ucb", "chunk": 0}, "chunk 0: expected at least 1"),
+        ({"batch_size": 4096}, "pool 2048: expected at least the batch size, 4096"),
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_work(mixed, settings, expected):
+    with pytest.raises(GinkgoError, match=expected):
+        Loader(mixed, LoaderConfig(**{**SMALL, **settings}))
+
+
 # --- data that changes ------------------------------------------------------------------------
 
 

@@ -27,6 +27,9 @@ from ginkgo.pipeline.worker import Job
 Take = Callable[[], tuple[Job, Block]]
 
 
+MIXES = ("proportional", "weights", "ucb")
+
+
 @dataclass(frozen=True)
 class LoaderConfig:
     batch_size: int = 1024
