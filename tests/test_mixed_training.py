@@ -203,7 +203,10 @@ def test_coverage_names_mistakes(tmp_path):
             show([str(tmp_path)])
 
 
-def test_sources_are_parsed(tmp_path):
+def test_sources_are_parsed(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/of")
+    [(_, source)] = sources_by_name(TrainConfig((), source=("x=~/kifu:2",))).items()
+    assert (source.paths, source.weight) == ((Path("/home/of/kifu"),), 2)
     (tmp_path / "a:2").touch()
     config = TrainConfig(
         (), source=("x=a/b:1.5", "x=c", "y=d", "z=e:f", f"w={tmp_path}/a:2", "v=k=l:1e1")

@@ -259,6 +259,7 @@ def sources_by_name(config: TrainConfig) -> dict[str, NamedSource]:
             raise GinkgoError(
                 f"--source {text!r}: expected a name that can be printed, no blanks around it"
             )
+        place = os.path.expanduser(place)  # not every shell does it after an equals sign
         path, _, last = place.rpartition(":")
         weight = _number(last) if path and not os.path.exists(place) else None
         if weight is not None:
