@@ -24,7 +24,7 @@ from ginkgo.selfplay.gate import Difference, difference_of
 from ginkgo.selfplay.loop import Loop, rate_factor
 from ginkgo.selfplay.reinforce import ReinforceConfig, check_loop, main, play_config
 from ginkgo.selfplay.run import play_run
-from ginkgo.selfplay.store import alone, run_folder, run_folders
+from ginkgo.selfplay.store import alone, figures_of, run_folder, run_folders
 from ginkgo.selfplay.window import Uses, WindowOptions, make_plan, window_size
 from ginkgo.training.heldout import find_data
 
@@ -168,6 +168,24 @@ def test_a_match_won_throughout_has_a_finite_elo():
     assert 400 < shown.elo < 1200
     assert shown.low < shown.elo <= shown.high
     assert shown.score == 1.0
+
+
+def test_a_match_is_played_as_the_curriculum_has_it(tmp_path, monkeypatch):
+    config = ReinforceConfig(playouts=32, max_ply=100, curriculum=("50:64:200",), elo_games=2)
+    seen = []
+
+    def run_match(match):
+        seen.append((match.nodes, match.max_ply))
+        result = {"pentanomial": [0, 0, 1, 0, 0], "games": 2, "wins": 1, "draws": 0}
+        match.json.parent.mkdir(parents=True, exist_ok=True)
+        match.json.write_text(json.dumps(result))
+
+    monkeypatch.setattr("ginkgo.arena.run.run_match", run_match)
+    monkeypatch.setattr("ginkgo.arena.config.checked", lambda match: match)
+    for step in (0, 50):
+        play = play_config(config, tmp_path, step)
+        loop_module.gate.judge(config, tmp_path, tmp_path, play, tmp_path / str(step), 1, 1)
+    assert seen == [(32, 100), (64, 200)]
 
 
 # --- the loop, with stand-ins for network, training and matches -----------------------------------
@@ -355,9 +373,25 @@ def test_curves_can_be_read_by_tensorboard(tmp_path, stand_ins, monkeypatch):
     assert [scalars(path)["reinforce/elo"] for path in files] == [0, 10]
 
 
+def test_random_weights_do_not_resign(tmp_path, stand_ins, no_report):
+    config = replace(config_of(tmp_path), generations=1, resign=0.9, never_resign=0.0)
+    Loop(config).run()
+    (run,) = run_folders(tmp_path / "r")
+    assert run.look().options["resign_threshold"] == 0.0
+    figures = figures_of(run, 0.9)
+    assert figures["resigned"] == 0.0
+    assert figures["resign_judged"] > 0  # all of its games tell when to resign
+
+
 def test_the_disk_budget_lets_old_games_go(tmp_path, stand_ins, no_report):
     config = replace(config_of(tmp_path), generations=5, window=60, reuse=2, disk=1e-6)
+    left = [
+        tmp_path / "r" / name for name in ("training_data/.gone-run_001", "models/m/.gone-logs")
+    ]
+    for path in left:  # as a kill in mid-removal leaves them
+        path.mkdir(parents=True)
     Loop(config).run()
+    assert not any(path.exists() for path in left)
     runs = run_folders(tmp_path / "r")
     assert runs[-1].number == 5
     assert len(runs) < 5

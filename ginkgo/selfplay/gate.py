@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ginkgo.errors import GinkgoError
+from ginkgo.selfplay.config import PlayOptions
 from ginkgo.selfplay.reinforce import ReinforceConfig
 
 #: Scores are taken to lie between these: a match that was won throughout has no finite Elo.
@@ -44,13 +45,13 @@ UNKNOWN = Difference(0.0, 0.0, 0.0, 0, float("nan"))
 
 
 def play_match(
-    config: ReinforceConfig, new: Path, old: Path, playouts: int, games: int, folder: Path,
+    config: ReinforceConfig, new: Path, old: Path, play: PlayOptions, games: int, folder: Path,
     seed: int, sprt: tuple[float, float] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Play a match, or go on with it.
 
     Args:
-        new, old: model directories. playouts: of each move. games: at most.
+        new, old: model directories. play: how long searches and games are. games: at most.
         folder: of the match. seed: of its openings. sprt: the two Elo of a sequential test.
 
     Returns:
@@ -68,8 +69,8 @@ def play_match(
         out=folder,
         games=games,
         sprt=sprt,
-        nodes=playouts,
-        max_ply=config.max_ply,
+        nodes=config.gate_playouts or play.playouts,
+        max_ply=play.max_ply,
         concurrency=min(games, config.concurrent),
         seed=seed,
         kifu=False,
@@ -101,7 +102,7 @@ def judge(
     config: ReinforceConfig,
     new: Path,
     old: Path,
-    playouts: int,
+    play: PlayOptions,
     folder: Path,
     generation: int,
     steps: int,
@@ -109,16 +110,16 @@ def judge(
     """Whether a new model takes the place of the one that plays.
 
     Args:
-        playouts: of each move. folder: for the match. generation: of the new model.
+        play: how games are played at this point of the curriculum. folder: for the match.
+        generation: of the new model.
         steps: trained since the one that plays.
 
     Raises:
         GinkgoError: a model cannot be played.
     """
-    playouts = config.gate_playouts or playouts
 
     def match(games: int, sprt: tuple[float, float] | None = None) -> dict[str, Any]:
-        return play_match(config, new, old, playouts, games, folder, generation, sprt)
+        return play_match(config, new, old, play, games, folder, generation, sprt)
 
     if config.gate == "sprt":
         found = match(config.gate_games, (0.0, config.gate_elo))

@@ -7,6 +7,7 @@ the model was like before and after. Only here is TensorFlow loaded, and it goes
 from __future__ import annotations
 
 import json
+import logging
 import multiprocessing
 import os
 import shutil
@@ -93,6 +94,8 @@ def _main(lesson: Lesson | FirstModel) -> None:
     end_with_parent()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")
+    # Old and new model are each traced a few times, which TensorFlow takes for a mistake.
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
     run_main(lambda: learn(lesson) if isinstance(lesson, Lesson) else make_first(lesson))
 
 

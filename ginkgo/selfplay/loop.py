@@ -171,13 +171,12 @@ class Loop:
         lesson = json.loads((directory / learn.RESULT).read_text())
         steps = playing["steps"]
         done = lines[-1]["steps"] + lesson["steps"]
-        playouts = play_config(self.config, directory, done).playouts
         with _timed(times, "gate_seconds"):
             accepted, shown = gate.judge(
                 self.config,
                 directory,
                 Path(playing["model"]),
-                playouts,
+                play_config(self.config, directory, done),
                 self.folder / "gates" / f"{number:05d}",
                 number,
                 done - steps,
@@ -233,7 +232,7 @@ class Loop:
         if run.options and run.complete:
             return
         _say(f"run {run.number}: {config.games:,} games of {Path(config.model).name}")
-        # Random weights would resign at random, and the next model would learn that from results.
+        # Random weights would resign at random, and the results teach that to the next model.
         trusted = self.config.from_ is not None
         play_run(config, run, earlier[-_CALIBRATED_BY:], say=_say, trusted=trusted)
 
@@ -351,6 +350,9 @@ class Loop:
         """Remove what no later generation needs, and more where the disk budget asks for it."""
         done = lines[-1]["generation"]
         window = self.folder / "window"
+        for pattern in ("*/.gone-*", "models/*/.gone-*"):  # a kill has left them
+            for path in self.folder.glob(pattern):
+                shutil.rmtree(path, ignore_errors=True)
         for path in window.glob("data_*"):
             shutil.rmtree(path, ignore_errors=True)
         for path in sorted(window.glob("*.npz")):

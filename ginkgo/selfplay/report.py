@@ -30,6 +30,7 @@ _CURVES = {
     "first_move": "games/first_move",
     "resign_threshold": "games/resign_threshold",
     "resign_false_rate": "games/resign_false_rate",
+    "resign_judged": "games/resign_judged",
     "surprise": "training/policy_surprise",
     "surprise_after": "training/policy_surprise_after",
     "kl": "training/policy_change",

@@ -85,9 +85,14 @@ def _play(
     trusted: bool,
 ) -> Used:
     if not run.options:
+        earlier = list(earlier)
         games = [game for other in earlier for game in played_on(other)]
         untold = config.resign if trusted else 0.0
-        threshold = calibrated(games, config.false_resigns, untold) if config.resign else 0.0
+        threshold = calibrated(games, config.false_resigns, untold)
+        # Games tell of the model that played them. Random weights, sure of nothing but mates they
+        # see, would have resigned rightly at whatever threshold; the model after them would not.
+        before = earlier[-1].options["resign_threshold"] if earlier else 0.0
+        threshold = min(threshold, max(config.resign, 2 * before)) if config.resign else 0.0
         run.begin(
             {
                 "games": config.games,
