@@ -16,7 +16,7 @@ import psutil
 
 from ginkgo.features import POSITION
 from ginkgo.pipeline import Index, Loader, LoaderConfig, ParseOptions, build_index
-from ginkgo.pipeline.loader import Batch
+from ginkgo.pipeline.batch import Batch
 
 
 def run_loader(

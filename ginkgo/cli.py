@@ -20,6 +20,7 @@ from ginkgo.errors import run_main
 VERBS = {
     "analyze": ("ginkgo.play.analyze", "write games with evaluations and win-rate graphs"),
     "convert": ("ginkgo.records.convert", "turn kifu into SFEN records, split by game"),
+    "coverage": ("ginkgo.training.coverage", "show how much of its sources a run has seen"),
     "evaluate": ("ginkgo.training.evaluate", "judge a model on games it has not seen"),
     "export": ("ginkgo.models.export", "write a model as ONNX, SavedModel or LiteRT"),
     "inspect": ("ginkgo.records.inspect", "say what was understood of each kifu"),

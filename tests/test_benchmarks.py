@@ -35,6 +35,8 @@ OPTIONS = {
     "evaluator": "--formats onnx --batch-sizes 1 4 --seconds 0.1",
     "arena": "--model uniform --playouts 4 --together 4 --games 2 --seconds 0.2 --warm-up 0.1"
     " --max-ply 12 --backends int8",
+    "mixing": "--pulls 400 --scale 0.001 --train --network b1c8 --batch-size 64 --steps 12"
+    " --pool 512 --turns 1",
     "search": "--positions 2 --simulations 300 --playouts 40 --naive 20 --seconds 0.1",
     "selfplay": "--games 2 --single 1 --concurrent 2 --playouts 4 --cheap-playouts 2 --max-ply 6"
     " --processes 1 --seconds 0.1",
@@ -54,6 +56,7 @@ KEYS = {
         "from_generator_per_second",
     },
     "starvation": {"wait_fraction", "consumed_per_second", "rate", "workers", "batch_size"},
+    "mixing": {"sizes", "vectors", "ratio", "with_reports_per_second"},
     "memory": {"growth", "peak_1x_mib", "peak_10x_mib"},
     "shuffle": {"steady", "full"},
     "selfplay": {

@@ -111,7 +111,7 @@ def test_epochs_and_steps():
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"data": ()}, "no data given: expected files, directories or globs"),
+        ({"data": ()}, "no data given: expected files, directories or globs, or --source"),
         ({"heads": ()}, "--heads: expected some of policy value"),
         ({"heads": ("value", "value")}, "--heads value value: expected each head once"),
         (

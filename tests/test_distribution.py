@@ -49,7 +49,8 @@ def steps(kind, games, out):
         optimizer = make_optimizer(config, model)
     average = WeightAverage(model, config.ema)
     ragged = {"policy": POLICY}
-    step = TrainStep(model, optimizer, average, config, ragged=ragged, distribution=together)
+    step = TrainStep(model, optimizer, average, config, ragged=ragged, distribution=together,
+                     sources=2)
     games = load_block(build_index([games], "all"), ParseOptions()).positions[:192]
     rng = np.random.default_rng(1)
     first, second = games[:64].copy(), games[:64].copy()
@@ -57,6 +58,7 @@ def steps(kind, games, out):
     second["result"] = 1 - np.minimum(second["result"], 1)
     first["weight"][::3], second["weight"][::2] = 0.5, 0.0
     positions = np.concatenate([first, second])
+    positions["source"] = rng.integers(0, 2, 128)
     lengths = rng.integers(0, 4, 128)
     visits = np.zeros(lengths.sum(), POLICY)
     visits["label"], visits["probability"] = rng.integers(0, 1400, len(visits)), 0.3
@@ -208,7 +210,13 @@ def test_a_worker_is_killed_and_all_go_on(games_dir, tmp_path):
     assert [process.wait(timeout=100) for process in both] == [130, 130]
     assert "Traceback" not in (tmp_path / "0.log").read_text() + (tmp_path / "1.log").read_text()
     assert f"resuming after step {step:,}" in (tmp_path / "0.log").read_text()
-    assert read_progress(latest_checkpoint(checkpoints))["step"] > step
+    done = read_progress(latest_checkpoint(checkpoints))["step"]
+    assert done > step
+    # What both have drawn is added up.
+    known = json.loads((runs / "run" / "run.state.json").read_text())["sources"]["part"]
+    drawn = known["pulls"] * known["positions"] / known["games"]
+    assert drawn == pytest.approx(64 * done, rel=0.02)
+    assert 0 < known["seen"] <= known["games"]
 
 
 def test_parts_of_the_data_share_no_game_and_miss_none(games_dir):

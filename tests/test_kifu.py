@@ -339,14 +339,24 @@ def test_reader_processes_give_the_same_in_any_number(tmp_path, kifu):
     """Archives, merged files and packed positions go on where the last job was."""
     packed = tmp_path / "packed"
     convert(ConvertConfig((str(kifu["kif"]),), str(packed), to="psv", workers=1))
-    paths = [kifu["all.zip"], kifu["oddly-named.txt"], packed]
+    paths = [kifu["all.zip"], kifu["oddly-named.txt"], kifu["kif"], packed]
     index = build_index(paths, "all", segment_positions=300)
     expected = np.sort(load_block(index, ParseOptions()).keys)
     told = []
     for workers in (0, 2):
-        config = LoaderConfig(batch_size=64, pool=256, workers=workers, epochs=2, seed=1)
+        config = LoaderConfig(
+            batch_size=64, pool=256, workers=workers, epochs=2, seed=1, coverage=True
+        )
         with Loader(index, config) as loader:
-            told.append(np.concatenate([batch.keys for batch in loader]))
+            batches = list(loader)
+            loader.acknowledge(len(batches))
+            seen = loader.seen().progress
+        told.append(np.concatenate([batch.keys for batch in batches]))
+        # Every game of every kind of file counts once, however often it comes.
+        assert seen.seen == seen.games == tuple(source.games for source in index.sources)
+        assert [seen.epochs(number) for number in range(len(seen.games))] == pytest.approx(
+            [2] * len(seen.games)
+        )
     assert (told[0] == told[1]).all()
     assert (np.sort(told[0]) == np.repeat(expected, 2)).all()
 

@@ -701,12 +701,12 @@ def test_positions_kept_by_source(tmp_path, games_dir):
     options = ParseOptions(keep=8, keep_from=(None, 3))
     config = LoaderConfig(batch_size=64, pool=2048, workers=0, seed=2, epochs=1, parse=options)
     with Loader(index, config) as loader:
-        expected = loader.share_without_mate
+        expected = loader.share_without_mate["all"]
         found = np.concatenate([batch.positions for batch in loader])
     for source, keep in ((0, 8), (1, 3)):
         games = found["game"][found["source"] == source]
         assert set(np.unique(games, return_counts=True)[1]) == {keep}
-    assert len(found) == epoch_positions(index, options)
+    assert len(found) == sum(epoch_positions(index, options))
     mates = (8 * 8 + 3 * 3) / 11 - 1
     assert expected == pytest.approx(np.exp(-63 * mates / len(found)), rel=0.05)
 

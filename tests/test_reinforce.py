@@ -82,9 +82,11 @@ def test_no_position_is_used_more_often_than_allowed(runs, tmp_path, reuse, step
             assert sum(int(load_arrays(path)[1]["full"].sum()) for path in paths) == new.sum()
         index = find_data([folder / "train"], [folder / "val"], (), 0.0)["train"]
         parse = ParseOptions(policies=True)
-        config = LoaderConfig(32, plan.samples, workers=0, epochs=1, parse=parse)
+        config = LoaderConfig(32, plan.samples, workers=0, epochs=1, parse=parse, coverage=True)
         with Loader(index, config) as loader:
             keys = np.concatenate([batch.keys for batch in loader])
+            loader.acknowledge(plan.samples // 32)
+            assert loader.seen().progress.seen == tuple(one.games for one in index.sources)
         assert len(np.unique(keys)) == len(keys) == plan.samples
     assert uses.most <= reuse
     assert sum(int(counts.sum()) for counts in uses.counts.values()) == samples == uses.samples

@@ -5,7 +5,9 @@ or as an iterator that can be stopped and continued (`Loader`).
 
 The stages, each testable alone: `index` (what is there) -> `parse` (text to positions) ->
 `worker`, `workers` (in other processes, through shared memory) -> `pool` (shuffling) ->
-`loader` (order, batches, state) -> `tfdata` (the face toward TensorFlow).
+`stream` (order, epochs, one pool) -> `loader` (batches, state) -> `tfdata` (the face toward
+TensorFlow). Which of several sources comes next is decided in `mixing` (formulas) and `mixer`
+(reports and decisions); `coverage` counts the games seen, `history` keeps what is known of them.
 
 Only `tfdata` imports TensorFlow. Reader processes are started by spawn, which imports the main
 script again: scripts that use a loader keep their work under `if __name__ == "__main__":`.
@@ -17,9 +19,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ginkgo.errors import GinkgoError
+from ginkgo.pipeline.batch import Batch
 from ginkgo.pipeline.index import Index, build_index
-from ginkgo.pipeline.loader import Batch, Loader, LoaderConfig
+from ginkgo.pipeline.loader import Loader
 from ginkgo.pipeline.parse import ParseOptions
+from ginkgo.pipeline.stream import LoaderConfig
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -42,10 +47,12 @@ def dataset(paths: Sequence[str | Path], *, split: str = "train", **config: Any)
         described at `tfdata.signature`. The reader processes end when the iterator is gone.
 
     Raises:
-        GinkgoError: nothing usable at a path.
+        GinkgoError: nothing usable at a path; `mix="ucb"`, for a dataset hears of no losses.
     """
     from ginkgo.pipeline.tfdata import dataset_of
 
     loader_config = LoaderConfig(**config)
+    if loader_config.mix == "ucb":
+        raise GinkgoError("mix='ucb' needs to be told losses: use a Loader and its report")
     index = build_index(paths, split)
     return dataset_of(lambda: Loader(index, loader_config), loader_config.parse.ragged)

@@ -9,9 +9,11 @@ The index is all that the parent keeps of a data set: a few dozen bytes per thou
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +27,16 @@ from ginkgo.records.kifu.packed import block_hash
 from ginkgo.records.kifu.reading import ReadOptions
 from ginkgo.records.kifu.stream import raw_games, read_raw
 from ginkgo.records.sources import (
+    GAME_SUFFIXES,
     RECORD_SUFFIXES,
+    Source,
+    files_at,
     find_sources,
     game_from_line,
     is_line_file,
     is_small_kifu,
     read_games,
+    source_name,
     suffix_of,
 )
 from ginkgo.records.split import BUCKETS, Split, choose_split, merged_games
@@ -91,6 +97,10 @@ class SourceIndex:
     """Positions of those games, before filters."""
     merged: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
     """Hashes of the games that its merged records are of."""
+    hashes: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
+    """By game of the split its hash. Of merged records, that of each run of lines."""
+    numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """By game of the split its number (`POSITION["game"]`), ascending; others are not in it."""
 
     def positions_kept(self, keep: int, share: float = 1.0) -> float:
         """About how many positions an epoch has.
@@ -113,8 +123,6 @@ class Index:
     """Damage that the scan met (a compressed file cut short)."""
     left_out: frozenset[int] = frozenset()
     """Hashes of games that a stricter split holds through another source."""
-    hashes: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
-    """By game of the split its hash. Of merged records, that of each run of lines."""
     policies: bool = False
     """Some records carry soft policy targets."""
     shard: tuple[int, int] = (0, 1)
@@ -131,6 +139,11 @@ class Index:
     @property
     def positions_per_game(self) -> float:
         return self.positions / max(1, self.games)
+
+    @property
+    def hashes(self) -> NDArray[np.uint64]:
+        """By game of the split its hash. Of merged records, that of each run of lines."""
+        return np.concatenate([np.zeros(0, np.uint64), *(source.hashes for source in self.sources)])
 
     @property
     def known(self) -> NDArray[np.uint64]:
@@ -214,6 +227,10 @@ class Scan:
     folders beside it are looked at too. The games of other files are split by hash: see
     `ginkgo.records.split`.
 
+    Args:
+        named: by name of a source its paths; those of `paths` are named after their files.
+        splits: by name of a source its thresholds, where they are known already.
+
     Raises:
         GinkgoError: nothing usable at a path.
     """
@@ -225,12 +242,14 @@ class Scan:
         fraction: float = 0.05,
         segment_positions: int = SEGMENT_POSITIONS,
         progress: Callable[[str], None] = lambda _text: None,
+        named: Mapping[str, Sequence[str | Path]] = MappingProxyType({}),
+        splits: Mapping[str, Split] = MappingProxyType({}),
     ) -> None:
         self.files: list[DataFile] = []
         self.bad: list[Refusal] = []
         self.policies = False
         self._sources: list[_SourceScan] = []
-        for source in find_sources(_with_held_out_folders(paths)):
+        for source in _with_held_out(find_sources(paths, named=named)):
             progress(source.name)
             scan = _SourceScan(source.name, self, segment_positions)
             kifu: list[Path] = []
@@ -247,7 +266,7 @@ class Scan:
             scan.kifu(kifu)
             for file in streams:
                 scan.stream(file)
-            scan.finish(fraction)
+            scan.finish(fraction, splits.get(source.name))
             self._sources.append(scan)
 
     def view(self, split: str, held_out: NDArray[np.uint64] | None = None) -> Index:
@@ -267,7 +286,6 @@ class Scan:
         held_hashes = np.unique(np.concatenate(held))
         index = Index(split, [], self.files, self.bad, policies=self.policies)
         left_out: set[int] = set()
-        there = [np.zeros(0, np.uint64)]
         for scan in self._sources:
             entry = SourceIndex(scan.name, scan.split)
             entry.segments = [
@@ -286,11 +304,10 @@ class Scan:
                 entry.merged = own
             left_out |= set(scan.hashes[leaves].tolist())
             inside &= ~leaves
-            there.append(scan.hashes[inside])
+            entry.hashes, entry.numbers = scan.hashes[inside], np.flatnonzero(inside)
             entry.games, entry.positions = int(inside.sum()), int(scan.plies[inside].sum())
             index.sources.append(entry)
         index.left_out = frozenset(left_out)
-        index.hashes = np.concatenate(there)
         return index
 
     def given(self, split: str, held_out: NDArray[np.uint64] | None = None) -> Index:
@@ -305,15 +322,28 @@ class Scan:
         return np.concatenate([np.zeros(0, np.uint64), *found])
 
 
-def _with_held_out_folders(paths: Sequence[str | Path]) -> list[Path]:
-    """The paths, and the val and test folders that stand beside the train folders among them."""
-    found = [Path(path) for path in paths]
-    for source in find_sources(paths):
-        for folder in {file.parent for file in source.files}:
-            if origin_of(folder) == "train":
-                beside = [folder.parent / split for split in ("val", "test")]
-                found += [path for path in beside if origin_of(path) and any(path.glob("*.sfenx*"))]
-    return found
+def _with_held_out(sources: Sequence[Source]) -> list[Source]:
+    """The sources, with the files of the val and test folders beside the train folders in them.
+
+    A held-out file belongs to the source that holds the training file of its name.
+    """
+    found = {source.name: list(source.files) for source in sources}
+    there = {os.path.realpath(file) for source in sources for file in source.files}
+    owners: dict[Path, dict[str, str]] = {}
+    for source in sources:
+        for file in source.files:
+            owners.setdefault(file.parent, {})[source_name(file)] = source.name
+    for folder, names in owners.items():
+        if origin_of(folder) != "train":
+            continue
+        beside = [folder.parent / split for split in ("val", "test")]
+        beside = [path for path in beside if origin_of(path) and any(path.glob("*.sfenx*"))]
+        for file in files_at(beside, GAME_SUFFIXES + RECORD_SUFFIXES):
+            if os.path.realpath(file) not in there:
+                there.add(os.path.realpath(file))
+                own = source_name(file)
+                found.setdefault(names.get(own, own), []).append(file)
+    return [Source(name, tuple(files)) for name, files in sorted(found.items())]
 
 
 def origin_of(folder: Path) -> str:
@@ -340,7 +370,7 @@ class _SourceScan:
         self._merged_rows: list[tuple[int, int]] = []  # of `games`
         self.split = Split()
 
-    def finish(self, fraction: float) -> None:
+    def finish(self, fraction: float, split: Split | None) -> None:
         """Turn the games into arrays, and choose the split of those that are not split yet."""
         count = len(self.games)
         self.hashes = np.fromiter((name for name, _, _ in self.games), np.uint64, count)
@@ -352,7 +382,9 @@ class _SourceScan:
             self.from_merged[low:high] = True
         self.games = []
         unsplit = (self._origins == "") & (self.plies > 0)
-        if unsplit.any():
+        if split is not None:
+            self.split = split
+        elif unsplit.any():
             self.split = choose_split(self.hashes[unsplit] % np.uint64(BUCKETS), fraction)
 
     def claim(self, split: str) -> None:

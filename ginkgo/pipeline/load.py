@@ -42,26 +42,27 @@ def _jobs(index: Index) -> list[Job]:
     return jobs
 
 
-def epoch_positions(index: Index, options: ParseOptions) -> float:
-    """About how many positions an epoch has, filters and `keep` applied.
+def epoch_positions(index: Index, options: ParseOptions) -> list[float]:
+    """By source about how many positions an epoch has, filters and `keep` applied.
 
-    The share that passes the filters is measured on a few segments.
+    The share that passes the filters is measured on a few segments of each.
     """
     plain = ParseOptions(features="dlshogi119")
-    filtered = replace(options, keep=0, keep_from=(), features="dlshogi119")
-    share = 1.0
+    filtered = replace(options, keep=0, keep_from=(), features="dlshogi119", policies=False)
+    shares = [1.0] * len(index.sources)
     if replace(filtered, view="before", ply_weight=False, seed=0) != plain:
-        jobs = _jobs(index)
-        some = [jobs[n] for n in np.linspace(0, len(jobs) - 1, min(8, len(jobs))).astype(int)]
-        reader = SegmentReader()
-        there = sum(len(run_job(job, plain, reader).keys) for job in some)
-        left = sum(len(run_job(job, filtered, reader).keys) for job in some)
-        share = left / max(1, there)
-    kept = (
-        source.positions_kept(options.kept(number), share)
+        jobs, reader = _jobs(index), SegmentReader()
+        few = max(1, 16 // max(1, len(shares)))
+        for source in range(len(shares)):
+            own = [job for job in jobs if job.source == source]
+            places = np.linspace(0, len(own) - 1, min(max(few, 2), len(own))).astype(int)
+            there = sum(len(run_job(own[n], plain, reader).keys) for n in places)
+            left = sum(len(run_job(own[n], filtered, reader).keys) for n in places)
+            shares[source] = left / max(1, there)
+    return [
+        source.positions_kept(options.kept(number), shares[number])
         for number, source in enumerate(index.sources)
-    )
-    return max(1.0, sum(kept))
+    ]
 
 
 def load_sample(index: Index, options: ParseOptions, limit: int, seed: int = 0) -> Block:

@@ -3,28 +3,36 @@
 In: an `Index` and a `LoaderConfig`. Out: an iterator of `Batch`, the same for the same seed
 whatever the number of workers, and a state after each batch that a later loader goes on from.
 
-One thread keeps the pool: it takes blocks from the workers in the order of their jobs, fills the
-pool up to its target, draws a batch, and puts it on a short queue from which the training loop
-takes it.
+One thread keeps the pools: it takes blocks from the workers in the order of their jobs, fills the
+pool that is drawn from up to its target, draws a batch, and puts it on a short queue from which the
+training loop takes it. There is one pool for all sources, or one for each (`stream`); which of them
+a batch comes from is then decided as it leaves (`mixer`).
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ginkgo.errors import GinkgoError
-from ginkgo.pipeline.index import Index, Segment
-from ginkgo.pipeline.parse import Block, ParseOptions, join_blocks
-from ginkgo.pipeline.pool import Pool, Shadow, draw_places
-from ginkgo.pipeline.ragged import Ragged
+from ginkgo.pipeline.batch import Batch, Dropped
+from ginkgo.pipeline.coverage import Coverage, Progress
+from ginkgo.pipeline.history import Earlier, unpack_seen
+from ginkgo.pipeline.index import Index
+from ginkgo.pipeline.mixer import Mixed, Mixer
+from ginkgo.pipeline.mixing import Bandit
+from ginkgo.pipeline.parse import Block
 from ginkgo.pipeline.shuffle import share_without_mate
+from ginkgo.pipeline.stream import MIXES, LoaderConfig, Stream, pool_sizes
 from ginkgo.pipeline.worker import Job, slot_bytes
 from ginkgo.pipeline.workers import Workers
 from ginkgo.records import Refusal
@@ -35,65 +43,30 @@ TFDATA_PREFETCH = 2
 _PATIENCE_S = 0.05
 
 
-@dataclass(frozen=True)
-class LoaderConfig:
-    batch_size: int = 1024
-    pool: int = 1 << 20
-    """Positions in the shuffle pool."""
-    min_fill: int = 0
-    """Positions in the pool before the first batch leaves; 0: a full pool."""
-    workers: int = 1
-    """Reader processes; 0 reads in this process."""
-    epochs: int = 0
-    """Passes over the data; 0: without end."""
-    seed: int = 0
-    prefetch: int = 8
-    """Batches that wait ready."""
-    strict: bool = False
-    """An unusable line is an error, not a counted loss."""
-    parse: ParseOptions = field(default_factory=ParseOptions)
+class Seen(NamedTuple):
+    """What had been drawn of the sources when a batch had been trained on."""
+
+    progress: Progress
+    bandit: Bandit | None
+    """What was known of them; None without a choice among them."""
 
 
-@dataclass
-class Batch:
-    """Positions that train together."""
+class _Moment(NamedTuple):
+    """A loader after a batch, but for what is in the pools."""
 
-    number: int
-    """Counted from 1 over the whole run."""
-    epoch: int
-    """Epoch of its first position, counted from 0."""
-    positions: NDArray
-    """(b,) `POSITION`."""
-    keys: NDArray[np.uint64]
-    ragged: dict[str, Ragged] = field(default_factory=dict)
-    """As in `Block`."""
-    pool_fill: int = 0
-    """Positions left in the pool after it."""
+    batch: int
+    streams: tuple[dict[str, Any], ...]
+    dropped: dict[str, Any]
+    progress: Progress | None
+    mixed: Mixed | None
 
 
-@dataclass
-class Dropped:
-    """Lines that could not be used, by kind."""
+class DataChanged(GinkgoError):
+    """A state is of data that has changed since."""
 
-    counts: dict[str, int] = field(default_factory=dict)
-    first: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def total(self) -> int:
-        return sum(self.counts.values())
-
-    def add(self, bad: Refusal) -> bool:
-        """Count one; whether it is the first of its kind."""
-        new = bad.kind not in self.counts
-        self.counts[bad.kind] = self.counts.get(bad.kind, 0) + 1
-        if new:
-            self.first[bad.kind] = str(bad)
-        return new
-
-    def as_dict(self) -> dict[str, dict[str, Any]]:
-        return {
-            kind: {"count": count, "first": self.first[kind]} for kind, count in self.counts.items()
-        }
+class _Stopped(Exception):
+    """The loader is being closed."""
 
 
 class _End:
@@ -101,6 +74,20 @@ class _End:
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error
+
+
+def _check(config: LoaderConfig, sources: int) -> None:
+    if config.batch_size < 1 or config.pool < config.batch_size:
+        raise GinkgoError(
+            f"pool {config.pool}: expected at least the batch size, {config.batch_size}"
+        )
+    if config.mix not in MIXES:
+        raise GinkgoError(f"mix {config.mix!r}: expected one of {' '.join(MIXES)}")
+    if config.chunk < 1:
+        raise GinkgoError(f"chunk {config.chunk}: expected at least 1")
+    weights = config.weights
+    if weights and (len(weights) != sources or not all(0 < one < math.inf for one in weights)):
+        raise GinkgoError(f"weights {weights}: expected {sources} numbers above 0, one a source")
 
 
 class Loader:
@@ -113,9 +100,10 @@ class Loader:
         ahead: batches are trained on some time after they were handed out, and the caller tells
             with `acknowledge`; without it a batch counts as done when the next one is asked for.
         say: told a line when a worker dies or a first unusable line of its kind is met.
+        earlier: in place of a state: what is known of the sources from before the data changed.
 
     Raises:
-        GinkgoError: the state is of other data or another configuration.
+        GinkgoError: a setting that cannot work; the state is of other data or settings.
     """
 
     def __init__(
@@ -125,51 +113,85 @@ class Loader:
         state: dict[str, Any] | None = None,
         say: Callable[[str], None] = print,
         ahead: bool = False,
+        earlier: Earlier | None = None,
     ) -> None:
-        if config.batch_size < 1 or config.pool < config.batch_size:
-            raise GinkgoError(
-                f"pool {config.pool}: expected at least the batch size, {config.batch_size}"
-            )
+        _check(config, len(index.sources))
         self.index, self.config = index, config
         self._say, self._ahead = say, ahead
         self._parse = replace(config.parse, seed=config.seed, left_out=index.left_out)
         self.dropped = Dropped()
         self.error: BaseException | None = None
-        self._segments = [
-            (number, part)
-            for number, source in enumerate(index.sources)
-            for part in source.segments
-        ]
-        if not self._segments:
-            damage = f": {index.bad[0]}" if index.bad else ""
-            raise GinkgoError(f"no positions in the data{damage}")
-        largest = max(segment.positions for _, segment in self._segments)
-        ragged = config.parse.ragged
-        self._pool = Pool(config.pool + largest, config.seed, ragged)
-        self._epoch = self._feed_epoch = self._feed_place = self._draws = self._number = 0
-        self._fed_in_epoch = 0
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._number = 0
+        self._streams = self._open_streams()
+        self._lanes = {source: n for n, one in enumerate(self._streams) for source in one.sources}
+        self._coverage = self._mixer = None
+        if config.coverage or config.mix == "ucb":
+            self._coverage = Coverage(index, self._per_game())
+        if config.mix != "proportional":
+            sources = len(index.sources)
+            self._mixer = Mixer(
+                config.mix, sources, config.weights, config.chunk, config.exploration
+            )
         self._fingerprint = index.fingerprint()
-        self._refill: list[tuple[NDArray[np.uint64], bool]] = []
-        empty = np.zeros(0, np.uint64)
-        self._shadow = Shadow(empty, empty)
-        self._last_state: dict[str, Any] = {}
         if state is not None:
             self._restore(state)
         else:
+            if earlier is not None:
+                self._start_anew(earlier)
             for bad in index.bad:
                 self._count(bad)
-        self._last_state = self._position_in_data()
-        self._acknowledged = self._number
+        self._moments: deque[_Moment] = deque()
+        self._last = self._moment()
+        self._acknowledged = self._handed_out = self._number
         self._told = threading.Condition()
-        self._handed_out = self._number
-        self._lock = threading.Lock()
         self._queue: queue.Queue[Batch | _End] = queue.Queue(max(1, config.prefetch))
-        self._stop = threading.Event()
-        self._workers = Workers(
-            config.workers, self._jobs(), self._parse, slot_bytes(largest, ragged), say
-        )
+        largest = max(segment.positions for one in self._streams for _, segment in one.segments)
+        lanes = [stream.jobs() for stream in self._streams]
+        size = slot_bytes(largest, config.parse.ragged)
+        self._workers = Workers(config.workers, lanes, self._parse, size, say)
         self._thread = threading.Thread(target=self._run, name="ginkgo-pool", daemon=True)
         self._thread.start()
+
+    def _open_streams(self) -> list[Stream]:
+        """One over all sources, or one for each that has something in it."""
+        config, index = self.config, self.index
+        there = [number for number, source in enumerate(index.sources) if source.segments]
+        if not there:
+            damage = f": {index.bad[0]}" if index.bad else ""
+            raise GinkgoError(f"no positions in the data{damage}")
+        groups, sizes = [there], [config.pool]
+        if config.mix != "proportional":
+            groups = [[number] for number in there]
+            sizes = pool_sizes(config, [self._kept()[number] for number in there])
+        common = (itertools.count(), self._lock, lambda: self._number + 1)
+        return [
+            Stream(
+                *(index, sources, number, config, size),
+                -(-config.min_fill * size // config.pool),
+                *common,
+            )
+            for number, (sources, size) in enumerate(zip(groups, sizes, strict=True))
+        ]
+
+    def _kept(self) -> list[float]:
+        """By source about how many positions an epoch has."""
+        given = self.config.per_game
+        if given:
+            return [
+                source.games * positions
+                for source, positions in zip(self.index.sources, given, strict=True)
+            ]
+        return [
+            source.positions_kept(self._parse.kept(number))
+            for number, source in enumerate(self.index.sources)
+        ]
+
+    def _per_game(self) -> list[float]:
+        """By source the positions that an epoch has of a game, on average."""
+        sources = zip(self._kept(), self.index.sources, strict=True)
+        return [kept / max(1, source.games) for kept, source in sources]
 
     # --- what the user sees -------------------------------------------------------------------
 
@@ -206,7 +228,8 @@ class Loader:
         """The loader as it was after this batch, for a checkpoint. Batches up to it are done.
 
         Returns:
-            numbers, and `current` and `next`: keys (uint64) of the positions in the pool.
+            numbers, and as arrays `current` and `next`, keys (uint64) of the positions in the
+            pools, one pool after another; `seen`, a bit for each game of the sources.
 
         Raises:
             ValueError: batches after it count as done already.
@@ -216,14 +239,25 @@ class Loader:
         self.acknowledge(batch)
         with self._lock:
             self._advance()
-            bags = [bag.items.copy() for bag in self._shadow.bags]
-            return {
-                **self._last_state,
-                "files": self._fingerprint,
-                "order": self._order_matters(),
-                "current": bags[0],
-                "next": bags[1],
-            }
+            last, bags = self._last, [stream.keys() for stream in self._streams]
+        state: dict[str, Any] = {
+            "batch": last.batch,
+            "dropped": last.dropped,
+            "files": self._fingerprint,
+            "order": self._order_matters(),
+            "streams": [
+                {**position, "current": len(current), "next": len(following)}
+                for position, (current, following) in zip(last.streams, bags, strict=True)
+            ],
+            "current": np.concatenate([current for current, _ in bags]),
+            "next": np.concatenate([following for _, following in bags]),
+        }
+        if self._mixer is not None and last.mixed is not None:
+            state["mix"] = self._mixer.state(last.mixed, last.batch)
+        if self._coverage is not None and last.progress is not None:
+            state["pulls"] = last.progress.pulls
+            state["seen"] = np.packbits(np.concatenate(self._coverage.seen_at(last.batch)))
+        return state
 
     def acknowledge(self, batch: int) -> None:
         """Tell that all batches up to this number have been trained on."""
@@ -236,21 +270,46 @@ class Loader:
         """Process numbers of the workers."""
         return self._workers.pids
 
+    def report(self, batch: int, losses: NDArray, counts: NDArray) -> None:
+        """Tell the mean loss of a batch by source: see `Mixer.report`."""
+        if self._mixer is not None:
+            self._mixer.report(batch, losses, counts)
+
+    def seen(self) -> Seen | None:
+        """What had been drawn of each source with the last acknowledged batch; None without
+        `LoaderConfig.coverage`."""
+        with self._lock:
+            self._advance()
+            last = self._last
+        if last.progress is None:
+            return None
+        return Seen(last.progress, last.mixed.bandit if last.mixed is not None else None)
+
     @property
-    def share_without_mate(self) -> float:
-        """Expected share of positions without a game-mate in their batch."""
-        kept = [
-            source.positions_kept(self._parse.kept(number))
-            for number, source in enumerate(self.index.sources)
-        ]
-        epoch = round(sum(kept))
-        # What the game of a position gives, on average over the positions.
-        per_game = sum(
-            share * share / source.games
-            for share, source in zip(kept, self.index.sources, strict=True)
-            if source.games
-        ) / max(1, epoch)
-        return share_without_mate(self.config.batch_size, per_game, self.config.pool, epoch)
+    def share_without_mate(self) -> dict[str, float]:
+        """Expected share of positions without a game-mate in their batch: by source where each
+        has a pool of its own, else of `all`."""
+        found = {}
+        kept = self._kept()
+        for stream in self._streams:
+            epoch = round(sum(kept[number] for number in stream.sources))
+            # What the game of a position gives, on average over the positions.
+            per_game = sum(
+                kept[number] ** 2 / self.index.sources[number].games
+                for number in stream.sources
+                if self.index.sources[number].games
+            ) / max(1, epoch)
+            size = (self.config.batch_size, per_game, stream.size, epoch)
+            found[self._name_of(stream)] = share_without_mate(*size)
+        return found
+
+    @property
+    def pools(self) -> dict[str, int]:
+        """Positions in each pool when it is full, by the same names."""
+        return {self._name_of(stream): stream.size for stream in self._streams}
+
+    def _name_of(self, stream: Stream) -> str:
+        return "all" if self._mixer is None else self.index.names[stream.sources[0]]
 
     def close(self) -> None:
         """End the thread and all processes."""
@@ -263,73 +322,11 @@ class Loader:
                 self._thread.join(0.05)
         self._workers.close()
 
-    # --- the order of the data ----------------------------------------------------------------
-
-    def _order(self, epoch: int) -> NDArray[np.int64]:
-        """Numbers of all segments in the order of an epoch.
-
-        Within a source the files come in random order, each from front to back. The sources are
-        interleaved in proportion to their sizes.
-        """
-        rng = np.random.Generator(np.random.Philox(key=[self.config.seed, 1 << 40 | epoch]))
-        places: list[tuple[float, int]] = []
-        first = 0
-        for source in self.index.sources:
-            by_file: dict[int, list[int]] = {}
-            for number, segment in enumerate(source.segments, first):
-                by_file.setdefault(segment.file, []).append(number)
-            first += len(source.segments)
-            files = list(by_file.values())
-            sequence = [number for file in rng.permutation(len(files)) for number in files[file]]
-            shift = rng.random()
-            places += [
-                ((place + shift) / len(sequence), number) for place, number in enumerate(sequence)
-            ]
-        return np.array([number for _, number in sorted(places)], np.int64)
-
-    def _jobs(self) -> Iterator[Job]:
-        """First what refills the pool of a resumed run, then epoch after epoch."""
-        count = 0
-        for keys, _ in self._refill:
-            for number, wanted in self._segments_of(keys):
-                yield self._job(count, 0, number, wanted)
-                count += 1
-        epoch, place = self._feed_epoch, self._feed_place
-        while not self.config.epochs or epoch < self.config.epochs:
-            for number in self._order(epoch)[place:]:
-                yield self._job(count, epoch, int(number), None)
-                count += 1
-            epoch, place = epoch + 1, 0
-
-    def _job(self, count: int, epoch: int, number: int, wanted: NDArray | None) -> Job:
-        source, segment = self._segments[number]
-        files = self.index.files[segment.file : segment.file + segment.files]
-        paths = tuple(file.path for file in files)
-        buckets = self.index.buckets(source, segment)
-        return Job(count, epoch, files[0].kind, paths, segment, source, buckets, wanted)
-
-    def _segments_of(self, keys: NDArray[np.uint64]) -> list[tuple[int, NDArray[np.uint64]]]:
-        """Which segments hold these keys, each with its own keys, sorted."""
-        order = sorted(
-            range(len(self._segments)),
-            key=lambda n: (self._segments[n][1].file, self._segments[n][1].line),
-        )
-
-        def first_key(segment: Segment) -> int:
-            return segment.file << 44 | segment.line << 10
-
-        bounds = np.array([first_key(self._segments[n][1]) for n in order], np.uint64)
-        keys = np.sort(keys)
-        owners = np.searchsorted(bounds, keys, side="right") - 1
-        return [
-            (order[int(owner)], keys[owners == owner]) for owner in np.unique(owners) if owner >= 0
-        ]
-
     # --- the thread ---------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
-            self._refill_pool()
+            self._fill_pools()
             while not self._stop.is_set():
                 batch = self._draw()
                 if batch is None:
@@ -339,6 +336,8 @@ class Loader:
                 with self._lock:
                     self._advance()
             self._put(_End())
+        except _Stopped:
+            pass
         except BaseException as error:  # handed to the thread that asks for batches
             self.error = error
             self._put(_End(error))
@@ -367,87 +366,69 @@ class Loader:
                 self._told.wait_for(lambda: self._acknowledged >= batch, _PATIENCE_S)
 
     def _advance(self) -> None:
-        state = self._shadow.advance(self._acknowledged)
-        if state is not None:
-            self._last_state = state
+        for stream in self._streams:
+            stream.advance(self._acknowledged)
+        while self._moments and self._moments[0].batch <= self._acknowledged:
+            self._last = self._moments.popleft()
+        if self._mixer is not None and self._last.mixed is not None:
+            self._mixer.forget(self._last.mixed)
 
-    def _note(self, what: str, data: NDArray | None = None, state: dict | None = None) -> None:
-        with self._lock:
-            self._shadow.note(self._number + 1, what, data, state)
+    def _take(self, lane: int) -> tuple[Job, Block]:
+        """The next block of a stream."""
+        item = None if self._stop.is_set() else self._workers.next(lane)
+        if item is None:
+            raise _Stopped
+        # Each line counts once, not again in every epoch.
+        if item[0].epoch == 0 and item[0].wanted is None:
+            for bad in item[1].bad:
+                self._count(bad)
+        return item
 
-    @property
-    def _target(self) -> int:
-        """How full the pool must be before the next batch leaves.
+    def _fill_pools(self) -> None:
+        """Everything that is there before the first batch leaves."""
+        takes = [self._taker(lane) for lane in range(len(self._streams))]
+        for stream, take in zip(self._streams, takes, strict=True):
+            stream.refill(take)
+        for stream, take in zip(self._streams, takes, strict=True):
+            stream.fill(take)
+            if stream.barren and self._mixer is not None:
+                name = self._name_of(stream)
+                self._say(f"source {name}: none of its positions passes the filters")
+        if all(stream.barren for stream in self._streams):
+            raise GinkgoError("no position of the data passes the filters")
 
-        It starts at `min_fill` and grows by a batch with each batch, up to the whole pool.
-        """
-        config = self.config
-        first = config.min_fill or config.pool
-        first = max(first, config.batch_size)
-        return min(config.pool, first + self._number * config.batch_size)
-
-    def _fill(self) -> None:
-        while len(self._pool) < self._target and self._feed_epoch <= self._epoch + 1:
-            if self.config.epochs and self._feed_epoch >= self.config.epochs:
-                return
-            item = self._workers.next()
-            if item is None:
-                return
-            job, block = item
-            self._count_bad(job, block)
-            to_next = self._feed_epoch > self._epoch
-            self._pool.add(block, to_next)
-            self._note("add_next" if to_next else "add", block.keys)
-            self._fed_in_epoch += len(block.positions)
-            self._feed_place += 1
-            if self._feed_place == len(self._segments):
-                if self._fed_in_epoch == 0:
-                    raise GinkgoError("no position of the data passes the filters")
-                self._feed_epoch, self._feed_place, self._fed_in_epoch = self._feed_epoch + 1, 0, 0
+    def _taker(self, lane: int) -> Callable[[], tuple[Job, Block]]:
+        return lambda: self._take(lane)
 
     def _draw(self) -> Batch | None:
-        parts: list[Block] = []
-        needed, epoch = self.config.batch_size, None
-        while needed:
-            self._fill()
-            if self._stop.is_set():
-                return None
-            if not self._pool.current.size:
-                if self._feed_epoch <= self._epoch or (
-                    self.config.epochs and self._epoch + 1 >= self.config.epochs
-                ):
-                    break
-                self._pool.turn()
-                self._note("turn")
-                self._epoch += 1
-                continue
-            epoch = self._epoch if epoch is None else epoch
-            size = self._pool.current.size
-            places = draw_places(size, min(needed, size), self.config.seed, self._draws)
-            self._draws += 1
-            parts.append(self._pool.draw(places))
-            self._note("draw", places)
-            needed -= len(places)
-        if not parts:
+        lane = self._next_stream()
+        if lane is None:
             return None
+        stream = self._streams[lane]
+        epoch, block = stream.draw(self.config.batch_size, self._taker(lane))
         self._number += 1
+        if self._coverage is not None:
+            self._coverage.add(block.positions, self._number)
         with self._lock:
-            self._shadow.note(self._number, "state", None, self._position_in_data())
-        block = join_blocks(parts)
-        return Batch(
-            self._number,
-            epoch or 0,
-            block.positions,
-            block.keys,
-            block.ragged,
-            len(self._pool),
-        )
+            self._moments.append(self._moment())
+        fill = sum(len(stream.pool) for stream in self._streams)
+        numbers = (self._number, epoch)
+        return Batch(*numbers, block.positions, block.keys, block.ragged, fill)
 
-    def _count_bad(self, job: Job, block: Block) -> None:
-        # Each line counts once, not again in every epoch.
-        if job.epoch == 0 and job.wanted is None:
-            for bad in block.bad:
-                self._count(bad)
+    def _next_stream(self) -> int | None:
+        """Which stream the next batch comes from; None: all have come to their end."""
+        for lane, stream in enumerate(self._streams):
+            stream.fill(self._taker(lane))
+        there = [lane for lane, stream in enumerate(self._streams) if not stream.ended]
+        if not there or self._mixer is None:
+            return there[0] if there else None
+        lane = self._lanes[self._mixer.now.source]
+        if self._number % self.config.chunk == 0 or lane not in there:
+            allowed = sorted(self._streams[lane].sources[0] for lane in there)
+            drawn = self._coverage.progress if self._coverage is not None else None
+            chosen = self._mixer.choose(self._number + 1, drawn, allowed, self._stop.is_set)
+            lane = self._lanes[chosen]
+        return lane
 
     def _count(self, bad: Refusal) -> None:
         if self.config.strict:
@@ -457,16 +438,14 @@ class Loader:
 
     # --- state --------------------------------------------------------------------------------
 
-    def _position_in_data(self) -> dict[str, Any]:
-        return {
-            "batch": self._number,
-            "epoch": self._epoch,
-            "feed_epoch": self._feed_epoch,
-            "feed_place": self._feed_place,
-            "fed_in_epoch": self._fed_in_epoch,
-            "draws": self._draws,
-            "dropped": self.dropped.as_dict(),
-        }
+    def _moment(self) -> _Moment:
+        return _Moment(
+            self._number,
+            tuple(stream.position() for stream in self._streams),
+            self.dropped.as_dict(),
+            self._coverage.progress if self._coverage is not None else None,
+            self._mixer.now if self._mixer is not None else None,
+        )
 
     def _order_matters(self) -> dict[str, Any]:
         """The settings that decide the order of the data."""
@@ -481,37 +460,43 @@ class Loader:
                 for name, value in vars(self._parse).items()
                 if name != "left_out"
             },
+            "sources": self.index.names,
+            "mix": config.mix,
+            "weights": list(config.weights),
+            "chunk": config.chunk,
+            "exploration": config.exploration,
+            "coverage": self._coverage is not None,
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
         if state["files"] != self._fingerprint:
-            raise GinkgoError("the data has changed since the checkpoint: cannot go on inside it")
+            raise DataChanged("the data has changed since the checkpoint: cannot go on inside it")
         mine = self._order_matters()
         if state["order"] != mine:
             changed = [name for name in mine if state["order"].get(name) != mine[name]]
             raise GinkgoError(f"other settings than in the checkpoint: {', '.join(changed)}")
-        self._number, self._epoch = state["batch"], state["epoch"]
-        self._feed_epoch, self._feed_place = state["feed_epoch"], state["feed_place"]
-        self._fed_in_epoch, self._draws = state["fed_in_epoch"], state["draws"]
+        self._number = state["batch"]
         for kind, entry in state["dropped"].items():
             self.dropped.counts[kind] = entry["count"]
             self.dropped.first[kind] = entry["first"]
-        current = np.asarray(state["current"], np.uint64)
-        following = np.asarray(state["next"], np.uint64)
-        self._refill = [(current, False), (following, True)]
-        self._shadow = Shadow(current, following)
+        low = {"current": 0, "next": 0}
+        for stream, position in zip(self._streams, state["streams"], strict=True):
+            keys = {}
+            for name in low:
+                high = low[name] + position[name]
+                keys[name] = np.asarray(state[name][low[name] : high], np.uint64)
+                low[name] = high
+            stream.restore(position, keys["current"], keys["next"])
+        if self._mixer is not None:
+            self._mixer.restore(state["mix"])
+        if self._coverage is not None:
+            self._coverage.restore(unpack_seen(state["seen"], self.index), state["pulls"])
 
-    def _refill_pool(self) -> None:
-        """Read again what was in the pool at the checkpoint."""
-        for keys, to_next in self._refill:
-            jobs = len(self._segments_of(keys))
-            blocks = []
-            for _ in range(jobs):
-                item = self._workers.next()
-                if item is None:
-                    return
-                blocks.append(item[1])
-            if not blocks:
-                continue
-            if self._pool.refill(join_blocks(blocks), keys, to_next):
-                raise GinkgoError("the data has changed since the checkpoint: positions are gone")
+    def _start_anew(self, earlier: Earlier) -> None:
+        """Go on with changed data: other pools, but what is known of the sources stays."""
+        for stream in self._streams:
+            stream.start_anew(earlier.position, earlier.seen)
+        if self._coverage is not None:
+            self._coverage.restore(earlier.seen, earlier.pulls)
+        if self._mixer is not None:
+            self._mixer.start_anew(earlier.bandit)

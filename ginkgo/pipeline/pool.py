@@ -160,17 +160,16 @@ class Shadow:
         self.bags = [Bag(np.uint64), Bag(np.uint64)]
         self.bags[0].add(current)
         self.bags[1].add(following)
-        self._notes: deque[tuple[int, str, NDArray | None, dict]] = deque()
+        self._notes: deque[tuple[int, str, NDArray | None]] = deque()
 
-    def note(self, batch: int, what: str, data: NDArray | None = None, state: dict | None = None):
-        """Remember a step on the way to `batch`: `add`, `add_next`, `draw`, `turn` or `state`."""
-        self._notes.append((batch, what, data, state or {}))
+    def note(self, batch: int, what: str, data: NDArray | None = None) -> None:
+        """Remember a step on the way to `batch`: `add`, `add_next`, `draw` or `turn`."""
+        self._notes.append((batch, what, data))
 
-    def advance(self, batch: int) -> dict | None:
-        """Repeat everything up to and with `batch`; the last state noted on the way."""
-        state = None
+    def advance(self, batch: int) -> None:
+        """Repeat everything up to and with `batch`."""
         while self._notes and self._notes[0][0] <= batch:
-            _, what, data, noted = self._notes.popleft()
+            _, what, data = self._notes.popleft()
             match what:
                 case "add":
                     self.bags[0].add(data)  # type: ignore[arg-type]
@@ -180,6 +179,3 @@ class Shadow:
                     self.bags[0].remove(data)  # type: ignore[arg-type]
                 case "turn":
                     self.bags.reverse()
-                case "state":
-                    state = noted
-        return state

@@ -14,7 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from ginkgo.features.position import POSITION
-from ginkgo.pipeline.loader import TFDATA_PREFETCH, Batch, Loader
+from ginkgo.pipeline.batch import Batch
+from ginkgo.pipeline.loader import TFDATA_PREFETCH, Loader
 from ginkgo.pipeline.ragged import as_bytes
 
 

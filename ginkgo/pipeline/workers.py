@@ -1,7 +1,7 @@
 """Worker processes: started, fed with jobs, replaced when they die. Results come in job order.
 
-In: an iterator of jobs. Out: a block for each, in the order of the jobs whatever the timing and
-the number of workers.
+In: iterators of jobs, a lane each. Out: a block for each job, within its lane in the order of the
+jobs whatever the timing and the number of workers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import multiprocessing
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import connection, shared_memory
 
 from ginkgo.errors import GinkgoError
@@ -28,6 +28,8 @@ from ginkgo.records import Refusal
 
 #: Jobs that a worker holds at a time, and blocks of shared memory that it writes in turn.
 _JOBS_PER_WORKER = 2
+#: Blocks that are read ahead in a lane that nobody has asked for yet.
+_AHEAD = 2
 #: A job that has killed so many workers is given up.
 _DEATHS_PER_JOB = 3
 #: So many workers in a row that die before they say a word: something is wrong with all of them.
@@ -87,6 +89,7 @@ class Workers:
     """Runs jobs in `count` processes; 0 runs them in this one.
 
     Args:
+        lanes: jobs, in as many orders as results are wanted in; each has a number of its own.
         slot_size: bytes of the largest block (`worker.slot_bytes`).
         say: told one line when a worker dies.
     """
@@ -94,15 +97,15 @@ class Workers:
     def __init__(
         self,
         count: int,
-        jobs: Iterator[Job],
+        lanes: Sequence[Iterator[Job]],
         options: ParseOptions,
         slot_size: int,
         say: Callable[[str], None] = print,
     ) -> None:
-        self._jobs, self._options, self._say = jobs, options, say
+        self._lanes, self._options, self._say = lanes, options, say
         self._slot_size = slot_size
         self._reader = SegmentReader()
-        self._order: deque[Job] = deque()
+        self._orders: list[deque[Job]] = [deque() for _ in lanes]
         self._waiting: deque[Job] = deque()
         self._done: dict[int, Block] = {}
         self._deaths: dict[int, int] = {}
@@ -121,21 +124,22 @@ class Workers:
     def pids(self) -> list[int]:
         return [worker.process.pid or 0 for worker in self.workers]
 
-    def next(self) -> tuple[Job, Block] | None:
-        """The block of the next job in order; None after the last job, or once closed."""
+    def next(self, lane: int = 0) -> tuple[Job, Block] | None:
+        """The block of a lane's next job in order; None after the last job, or once closed."""
         if not self.workers:
-            job = next(self._jobs, None)
+            job = next(self._lanes[lane], None)
             return None if job is None else (job, self._run_here(job))
-        self._dispatch()
-        if not self._order:
+        self._dispatch(lane)
+        order = self._orders[lane]
+        if not order:
             return None
-        job = self._order[0]
+        job = order[0]
         while job.number not in self._done:
             if self._closed.is_set():
                 return None
             self._receive()
-            self._dispatch()
-        self._order.popleft()
+            self._dispatch(lane)
+        order.popleft()
         return job, self._done.pop(job.number)
 
     def _run_here(self, job: Job) -> Block:
@@ -145,19 +149,28 @@ class Workers:
             bad = Refusal(job.paths[0], job.segment.line, str(error), "unreadable file")
             return empty_block(self._options, [bad])
 
-    def _dispatch(self) -> None:
-        """Hand out jobs to workers that can take one more."""
-        while len(self._order) < self._window:
-            job = next(self._jobs, None)
-            if job is None:
-                break
-            self._order.append(job)
-            self._waiting.append(job)
+    def _dispatch(self, lane: int) -> None:
+        """Hand out jobs to workers that can take one more, this lane's first.
+
+        The other lanes are kept a little ahead, so that whoever turns to one need not wait. What
+        has been read in all of them together is bounded.
+        """
+        room = self._window + _AHEAD * (len(self._lanes) - 1) - sum(map(len, self._orders))
+        self._read_ahead(lane, min(self._window, len(self._orders[lane]) + max(0, room)))
+        for other in range(len(self._lanes)):
+            self._read_ahead(other, _AHEAD)
         while self._waiting:
             worker = min(self.workers, key=lambda worker: len(worker.jobs))
             if len(worker.jobs) >= _JOBS_PER_WORKER:
                 break
             worker.send(self._waiting.popleft())
+
+    def _read_ahead(self, lane: int, jobs: int) -> None:
+        """Take jobs of a lane until so many are on their way."""
+        order = self._orders[lane]
+        while len(order) < jobs and (job := next(self._lanes[lane], None)) is not None:
+            order.append(job)
+            self._waiting.append(job)
 
     def _receive(self) -> None:
         """Wait for messages, take the blocks out of shared memory, replace the dead."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 
 from ginkgo.errors import GinkgoError
 from ginkgo.records.files import (
@@ -106,6 +107,7 @@ def find_sources(
     paths: Sequence[str | Path],
     suffixes: Sequence[str] = GAME_SUFFIXES + RECORD_SUFFIXES,
     passed: Counter[str] | None = None,
+    named: Mapping[str, Sequence[str | Path]] = MappingProxyType({}),
 ) -> list[Source]:
     """The sources at files, directories and globs, sorted by name.
 
@@ -113,19 +115,35 @@ def find_sources(
 
     Args:
         passed: counts the files that were passed over for their suffix, see `find_files`.
+        named: by name of a source the paths of its files. A file that is among `paths` too
+            belongs to the name.
 
     Raises:
-        GinkgoError: a path does not exist, or holds no file of these kinds.
+        GinkgoError: a path does not exist, or holds no file of these kinds; a file has two names.
     """
     found: dict[str, list[Path]] = {}
-    for file in files_at(paths, suffixes, passed):
+    owners: dict[str, str] = {}
+    for name, places in named.items():
+        for file in _usable(files_at(places, suffixes, passed), suffixes):
+            owner = owners.setdefault(os.path.realpath(file), name)
+            if owner != name:
+                raise GinkgoError(f"{file}: in two sources, {owner} and {name}")
+            found.setdefault(name, []).append(file)
+    for file in _usable(files_at(paths, suffixes, passed), suffixes):
+        if os.path.realpath(file) not in owners:
+            found.setdefault(source_name(file), []).append(file)
+    return [Source(name, tuple(files)) for name, files in sorted(found.items())]
+
+
+def _usable(files: Sequence[Path], suffixes: Sequence[str]) -> Iterator[Path]:
+    """The files. Raises GinkgoError at one that is of none of these kinds."""
+    for file in files:
         if suffix_of(file) not in suffixes and not (
             set(suffixes) & set(GAME_SUFFIXES) and _is_game_file(file)
         ):
             kinds = " or ".join(suffixes)
             raise GinkgoError(f"{file}: expected a file of kind {kinds}")
-        found.setdefault(source_name(file), []).append(file)
-    return [Source(name, tuple(files)) for name, files in sorted(found.items())]
+        yield file
 
 
 def files_at(

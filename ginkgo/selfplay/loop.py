@@ -340,6 +340,7 @@ class Loop:
             # The few held-out games of a window tell no scale, and the factors of generation after
             # generation, each of which starts from the weights before, would multiply.
             calibrate=False,
+            coverage=False,  # the window keeps count of the uses of each position
             resume=any((directory / "checkpoints").glob("step-*.npz")),
         )
 

@@ -37,6 +37,20 @@ class TrainConfig:
     """Records or games: files, directories or globs. A folder `train` made by `ginkgo convert`
     is used whole, its neighbours `val` and `test` with it; other files are split by game."""
 
+    source: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """A source of games under a name of its own, NAME=PATH or NAME=PATH:WEIGHT, instead of or
+    beside the data above, whose sources are named after their files. May be given again; the same
+    name again adds to it."""
+    mix: Literal["proportional", "weights", "ucb"] = "proportional"
+    """Which source comes next: all in proportion to their sizes; by their weights; or by what they
+    teach, how much of them has been seen and how often (docs/MIXING.md)."""
+    mix_chunk: int = 4
+    """Batches in a row from one source, where --mix chooses."""
+    exploration: float = 1.0
+    """How much --mix ucb tries sources of which it knows little (the constant c of UCB1)."""
+    coverage: bool = True
+    """Keep count of the games that have been trained on and of the loss, by source."""
+
     run: str = "run"
     """Name of the run; model, checkpoints and logs go to RUNS/NAME."""
     runs: Path = Path("runs")
@@ -155,8 +169,8 @@ class TrainConfig:
 
 _AT_LEAST = {
     **dict.fromkeys(("epochs", "steps", "keep", "workers", "eval_every", "patience"), 0),
-    **dict.fromkeys(("checkpoint_every", "weight_decay", "clip", "min_rating"), 0),
-    **dict.fromkeys(("min_ply", "val_positions", "test_positions"), 1),
+    **dict.fromkeys(("checkpoint_every", "weight_decay", "clip", "min_rating", "exploration"), 0),
+    **dict.fromkeys(("min_ply", "val_positions", "test_positions", "mix_chunk"), 1),
     # Batch normalisation needs two.
     "batch_size": 2,
 }
@@ -220,8 +234,67 @@ def kept_by_name(config: TrainConfig) -> dict[str, int]:
     return found
 
 
+@dataclass(frozen=True)
+class NamedSource:
+    """A source that the user has named."""
+
+    paths: tuple[Path, ...]
+    weight: float | None = None
+    """None: not given."""
+
+
+def sources_by_name(config: TrainConfig) -> dict[str, NamedSource]:
+    """`--source` by name.
+
+    Raises:
+        GinkgoError: not of the form NAME=PATH or NAME=PATH:WEIGHT, a name that cannot be printed,
+            a weight that is not above 0, or two weights for a name.
+    """
+    found: dict[str, NamedSource] = {}
+    for text in config.source:
+        name, _, place = text.partition("=")
+        if not name or not place:
+            _refuse("source", text, "expected NAME=PATH or NAME=PATH:WEIGHT")
+        if not name.isprintable() or name != name.strip():
+            raise GinkgoError(
+                f"--source {text!r}: expected a name that can be printed, no blanks around it"
+            )
+        place = os.path.expanduser(place)  # not every shell does it after an equals sign
+        path, _, last = place.rpartition(":")
+        weight = _number(last) if path and not os.path.exists(place) else None
+        if weight is not None:
+            place = path
+            if not 0 < weight < math.inf:
+                _refuse("source", text, "expected a weight above 0")
+        before = found.get(name, NamedSource(()))
+        if weight is not None and before.weight not in (None, weight):
+            _refuse("source", text, f"{name} has the weight {before.weight:g} already")
+        kept = before.weight if weight is None else weight
+        found[name] = NamedSource((*before.paths, Path(place)), kept)
+    return found
+
+
+def _number(text: str) -> float | None:
+    """What a text says, if that is a number."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _check_mix(config: TrainConfig) -> None:
+    named = sources_by_name(config)
+    if config.mix != "weights":
+        for name, source in named.items():
+            if source.weight is not None:
+                _refuse("mix", config.mix, f"the weight of {name} needs --mix weights")
+    if config.mix == "ucb" and not config.coverage:
+        raise GinkgoError("--mix ucb --no-coverage: the choice is made by coverage")
+
+
 def _check_choices(config: TrainConfig) -> None:
     kept_by_name(config)
+    _check_mix(config)
     if config.xla and config.distribute:
         raise GinkgoError(f"--xla --distribute {config.distribute}: give one of them")
     heads = " ".join(config.heads)
@@ -243,9 +316,10 @@ def _check_choices(config: TrainConfig) -> None:
 
 
 def _check_places(config: TrainConfig) -> None:
-    if not config.data:
-        raise GinkgoError("no data given: expected files, directories or globs")
-    for path in (*config.data, *config.val, *config.test):
+    named = [path for source in sources_by_name(config).values() for path in source.paths]
+    if not config.data and not named:
+        raise GinkgoError("no data given: expected files, directories or globs, or --source")
+    for path in (*config.data, *named, *config.val, *config.test):
         if not glob.has_magic(str(path)) and not path.exists():
             raise GinkgoError(f"{path}: no such file or directory")
     if not config.run or config.run.startswith(".") or set(config.run) & {"/", "\\"}:

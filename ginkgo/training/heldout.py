@@ -5,8 +5,9 @@ In: a run's data. Out: the indices of training, validation and test, which share
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from ginkgo.errors import GinkgoError
 from ginkgo.models import NONE_SEEN, SeenGames
 from ginkgo.pipeline.index import Index, Scan
 from ginkgo.records import SPLITS
+from ginkgo.records.split import Split
 
 
 def find_data(
@@ -24,6 +26,8 @@ def find_data(
     fraction: float,
     progress: Callable[[str], None] = lambda _text: None,
     seen: SeenGames = NONE_SEEN,
+    named: Mapping[str, Sequence[Path]] = MappingProxyType({}),
+    splits: Mapping[str, Split] = MappingProxyType({}),
 ) -> dict[str, Index]:
     """The indices of `train`, `val` and `test`; no game is in two of them.
 
@@ -33,11 +37,14 @@ def find_data(
     Args:
         seen: games that the weights at the start have seen: what they were trained on can be no
             held-out game any more, what they were chosen by no test game.
+        named: further data, by name of the source.
+        splits: by name of the source the thresholds that a run began with.
 
     Raises:
         GinkgoError: there is no data to train on, or none that is held out.
     """
-    scan = Scan(data, fraction=fraction, progress=progress)
+    scan = Scan(data, fraction=fraction, progress=progress, named=named, splits=splits)
+    names = ", ".join(map(str, (*data, *(path for paths in named.values() for path in paths))))
     given = {
         split: Scan(paths, progress=progress)
         for split, paths in (("val", val), ("test", test))
@@ -57,14 +64,13 @@ def find_data(
             merged = [source.merged for source in scan.view("all").sources]
             if np.isin(np.concatenate(merged), held_out).any():
                 raise GinkgoError(
-                    f"{', '.join(map(str, data))}: held-out games have a part in these merged "
+                    f"{names}: held-out games have a part in these merged "
                     "records and cannot be left out; convert without --merge-duplicates"
                 )
         else:
             indices[split] = scan.view(split, left_out(split))
         if split != "train":
             held_out = np.concatenate([held_out, given.get(split, scan).hashes(split)])
-    names = ", ".join(map(str, data))
     if not indices["train"].games:
         raise GinkgoError(f"{names}: no games to train on (are these held-out games?)")
     if not indices["val"].games:

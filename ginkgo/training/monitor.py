@@ -23,6 +23,9 @@ from rich.progress import Progress as Bar
 PLAIN_EVERY = 15.0
 
 
+#: What tags of curves by source begin with.
+SOURCE_CURVES = "mix_"
+
 _silent = False
 
 
@@ -155,6 +158,8 @@ class ScalarLog(keras.callbacks.Callback):
                 for name in logs:
                     if name in _TRAIN_NAMES:
                         tf.summary.scalar(_TRAIN_NAMES[name], logs[name], step)
+                    elif name.startswith(SOURCE_CURVES):
+                        tf.summary.scalar(name, logs[name], step)
             step, last = self._pending[-1]
             tf.summary.scalar("train/learning_rate", last["learning_rate"], step)
             tf.summary.scalar("input/positions_per_second", positions / seconds, step)

@@ -11,7 +11,7 @@ in a training process and is not safe in threads.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -120,6 +120,32 @@ def by_ply_plot(
     return drawn(figure)
 
 
+def coverage_plot(
+    curves: Mapping[str, Sequence[tuple[int, float, float]]], title: str = "Coverage"
+) -> Image:
+    """The share of each source's games that has been seen, and how often it was gone through.
+
+    Args:
+        curves: by source (step, coverage in [0, 1], epochs), step after step.
+
+    Returns:
+        (600, 900, 3) uint8.
+    """
+    figure, above, below = _panels(title)
+    for index, (name, points) in enumerate(curves.items()):
+        steps, coverage, epochs = zip((0, 0.0, 0.0), *points, strict=True)
+        look = {**_style(index), "linewidth": 1.8, "markersize": 5}
+        look["markevery"] = max(1, len(steps) // 12)
+        above.plot(steps, coverage, label=f"{coverage[-1]:.1%} {name}", **look)
+        below.plot(steps, epochs, **look)
+    above.set(ylabel="games seen", ylim=(0, 1.05))
+    above.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
+    below.set(xlabel="step", ylabel="epochs")
+    below.set_ylim(bottom=0)
+    _legend(above, "best")
+    return drawn(figure)
+
+
 def png(image: Image) -> bytes:
     """The image as the bytes of a PNG file."""
     buffer = io.BytesIO()
@@ -184,6 +210,7 @@ def _legend(axes: Axes, place: Literal["upper left", "best"]) -> None:
     legend = axes.legend(loc=place, fontsize=13, framealpha=0.9)
     for text in legend.get_texts():
         text.set_color(_TEXT)
+        text.set_parse_math(False)  # a `$` in a name is one
 
 
 def drawn(figure: Figure) -> Image:

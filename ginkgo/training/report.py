@@ -20,6 +20,8 @@ def print_report(config: TrainConfig, directory: Path, report: dict[str, Any]) -
     """The report at the end of a run."""
     print_figures(config.run, report)
     console = _console()
+    if len(report["sources"]) > 1:
+        print_sources(report["sources"])
     for kind, entry in report["dropped"].items():
         console.print(f"left out: {entry['count']:,} × {kind}, first {entry['first']}")
     console.print(
@@ -75,8 +77,49 @@ def print_figures(name: str, report: dict[str, Any], where: str = "held-out game
         _console().print(table)
 
 
+def print_sources(sources: dict[str, dict[str, Any]]) -> None:
+    """A table of what has been drawn of each source, and what it taught.
+
+    Args:
+        sources: by name what `pipeline.history.figures` and `training.sources` say of it.
+    """
+    table = Table(title="Sources")
+    table.add_column("source", justify="left")
+    shown = [
+        (heading, key, shape)
+        for heading, key, shape in _SOURCES
+        if any(entry.get(key) is not None for entry in sources.values())
+    ]
+    for heading, _, _ in shown:
+        table.add_column(heading, justify="right")
+    for name, entry in sources.items():
+        cells = [entry.get(key) for _, key, _ in shown]
+        texts = [
+            "" if cell is None else format(cell, shape)
+            for cell, (_, _, shape) in zip(cells, shown, strict=True)
+        ]
+        table.add_row(name, *texts)
+    _console().print(table)
+
+
+_SOURCES = (
+    ("games", "games", ",d"),
+    ("seen", "seen", ",d"),
+    ("coverage", "coverage", ".1%"),
+    ("drawn", "pulls", ",.0f"),
+    ("epochs", "epochs", ".2f"),
+    ("bonus", "bonus", ".2f"),
+    ("penalty", "penalty", ".2f"),
+    ("chunks", "chunks", ",d"),
+    ("reward", "reward", ".3f"),
+    ("loss", "loss", ".4f"),
+)
+
+
 def _console() -> Console:
-    return Console(width=None if Console().is_terminal else 110)
+    # Names of sources and files may hold brackets and colons.
+    width = None if Console().is_terminal else 110
+    return Console(width=width, markup=False, emoji=False)
 
 
 def without_nan(value: Any) -> Any:

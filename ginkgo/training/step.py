@@ -138,7 +138,8 @@ class TrainStep:
 
     Calling it returns a dictionary of float32 scalars over the whole batch, all devices and
     processes together: `loss`, `gradient_norm`, and by head `value_loss`, `value_accuracy`,
-    `policy_loss`, `policy_accuracy`.
+    `policy_loss`, `policy_accuracy`. With `sources`, their number, also `by_source`, (2, sources):
+    the mean loss of the positions of each, NaN where it has none, and how many there are.
     """
 
     def __init__(
@@ -150,8 +151,9 @@ class TrainStep:
         score_scale: float = 600.0,
         ragged: Mapping[str, np.dtype] = MappingProxyType({}),
         distribution: Distribution | None = None,
+        sources: int = 0,
     ) -> None:
-        self._scale, self._ragged = score_scale, ragged
+        self._scale, self._ragged, self._sources = score_scale, ragged, sources
         self._model, self._optimizer, self._average = model, optimizer, average
         self._config, self._distribution = config, distribution or choose("")
         self._update = self._on_planes
@@ -202,6 +204,8 @@ class TrainStep:
         planes = planes_of(batch, config.features)
         # Only what has a fixed shape: XLA compiles anew for each number of ragged values.
         fixed = {name: batch[name] for name in TARGETS}
+        if self._sources:
+            fixed["source"] = tf.cast(batch["source"], tf.int32)
         if "policy_label" in batch:
             fixed["policy"] = policy_targets(batch)
         return self._update(planes, fixed)
@@ -219,9 +223,14 @@ class TrainStep:
             gradients, _ = tf.clip_by_global_norm(gradients, config.clip, norm)
         self._optimizer.apply(gradients, model.trainable_variables)
         self._share_statistics()
+        parts = metrics.pop("by_source", tf.zeros((4, 0)))
         names = list(metrics)
-        sums = self._summed(tf.stack([metrics[name] for name in names]))
-        metrics = dict(zip(names, tf.unstack(sums, num=len(names)), strict=True))
+        scalars = tf.stack([metrics[name] for name in names])
+        sums = self._summed(tf.concat([scalars, tf.reshape(parts, [-1])], 0))
+        metrics = dict(zip(names, tf.unstack(sums[: len(names)], num=len(names)), strict=True))
+        if self._sources:
+            parts = tf.reshape(sums[len(names) :], (4, self._sources))
+            metrics["by_source"] = self._means_by_source(parts)
         return {**metrics, "gradient_norm": norm}
 
     def _losses(self, batch, outputs, counts) -> dict[str, tf.Tensor]:
@@ -233,7 +242,7 @@ class TrainStep:
         config = self._config
         positions, weights, decided_positions = tf.unstack(counts, num=3)
         metrics: dict[str, tf.Tensor] = {}
-        loss = tf.constant(0.0)
+        loss, of_moves, of_values = tf.constant(0.0), tf.constant(0.0), tf.constant(0.0)
         if "policy" in outputs:
             target = batch["policy"] if "policy" in batch else played_moves(batch)
             if config.label_smoothing:
@@ -242,7 +251,7 @@ class TrainStep:
             metrics["policy_loss"] = tf.reduce_sum(crossed) / positions
             hit = tf.argmax(outputs["policy"], 1, tf.int32) == tf.cast(batch["move"], tf.int32)
             metrics["policy_accuracy"] = tf.reduce_sum(tf.cast(hit, tf.float32)) / positions
-            loss += metrics["policy_loss"]
+            loss, of_moves = metrics["policy_loss"], crossed
         if "value" in outputs:
             result, weight = batch["result"], tf.cast(batch["weight"], tf.float32)
             target = value_targets(
@@ -257,7 +266,8 @@ class TrainStep:
             if config.label_smoothing:
                 target = target * (1 - config.label_smoothing) + config.label_smoothing / 2
             crossed = tf.nn.softmax_cross_entropy_with_logits(target, outputs["value"])
-            metrics["value_loss"] = tf.math.divide_no_nan(tf.reduce_sum(weight * crossed), weights)
+            of_values = weight * crossed
+            metrics["value_loss"] = tf.math.divide_no_nan(tf.reduce_sum(of_values), weights)
             hit = (outputs["value"][:, 0] > outputs["value"][:, 1]) == (result == WIN)
             metrics["value_accuracy"] = tf.math.divide_no_nan(
                 tf.reduce_sum(_decided(batch) * tf.cast(hit, tf.float32)), decided_positions
@@ -265,7 +275,30 @@ class TrainStep:
             share = config.value_weight if "policy" in outputs else 1.0
             loss += share * metrics["value_loss"]
         metrics["loss"] = loss
+        if self._sources:
+            metrics["by_source"] = self._sums_by_source(batch, of_moves, of_values)
         return metrics
+
+    def _sums_by_source(self, batch, of_moves, of_values) -> tf.Tensor:
+        """(4, sources) sums on this device: losses of moves, of values, positions, weights."""
+        weight = tf.cast(batch["weight"], tf.float32)
+        columns = [of_moves, of_values, tf.ones_like(weight), weight]
+        shape = tf.shape(weight)
+        rows = [tf.broadcast_to(tf.cast(column, tf.float32), shape) for column in columns]
+        rows = tf.stack(rows, axis=1)
+        return tf.transpose(tf.math.unsorted_segment_sum(rows, batch["source"], self._sources))
+
+    def _means_by_source(self, sums: tf.Tensor) -> tf.Tensor:
+        """(2, sources) mean losses and positions of `_sums_by_source` of all devices."""
+        config = self._config
+        of_moves, of_values, positions, weights = tf.unstack(sums, num=4)
+        if "policy" not in config.heads:
+            loss = of_values / weights
+        else:
+            loss = of_moves / positions
+            if "value" in config.heads:
+                loss += config.value_weight * tf.math.divide_no_nan(of_values, weights)
+        return tf.stack([loss, positions])
 
     def _summed(self, tensors):
         """Sums over all devices."""

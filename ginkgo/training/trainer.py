@@ -38,31 +38,41 @@ from ginkgo.models import (
     save_model,
     start_from,
 )
+from ginkgo.pipeline.batch import Dropped
 from ginkgo.pipeline.index import Index
 from ginkgo.pipeline.load import epoch_positions
-from ginkgo.pipeline.loader import Dropped, Loader
 from ginkgo.pipeline.tfdata import dataset_of
 from ginkgo.records.files import write_text
+from ginkgo.records.split import Split
 from ginkgo.training.checkpoint import (
     latest_checkpoint,
     load_checkpoint,
     pack_data,
     read_progress,
     save_checkpoint,
+    unpack_data,
 )
 from ginkgo.training.config import (
     DEFAULT_ACTIVATION,
     DEFAULT_NETWORK,
     TrainConfig,
     kept_by_name,
+    sources_by_name,
 )
 from ginkgo.training.distribution import choose, split_packed
 from ginkgo.training.evaluation import Evaluation
 from ginkgo.training.heldout import find_data
 from ginkgo.training.monitor import InputClock, Progress, ScalarLog, plain, silence
-from ginkgo.training.reading import describe, loader_config, parse_options
+from ginkgo.training.reading import (
+    describe,
+    describe_mix,
+    loader_config,
+    open_loader,
+    parse_options,
+)
 from ginkgo.training.recipe import WeightAverage, choose_precision, learning_rate, make_optimizer
 from ginkgo.training.report import without_nan
+from ginkgo.training.sources import Sources, state_path
 from ginkgo.training.step import TrainStep, channels_of
 
 #: Steps at the start that do not count toward speed and wait: compiling, first touch of memory.
@@ -81,6 +91,8 @@ _LOST = (
 )
 #: Steps between looks at the metrics on the device; each look waits for the device.
 LOG_EVERY = 10
+#: Steps between points of the curves by source.
+SOURCES_EVERY = 50
 
 
 class Interrupted(Exception):
@@ -128,7 +140,9 @@ class Trainer:
         self.parse = parse_options(config)
         #: The games that the weights at the start have seen.
         self._seen = load_games(config.init) if config.init else NONE_SEEN
-        plain(f"reading {', '.join(str(path) for path in config.data)}")
+        named = {name: one.paths for name, one in sources_by_name(config).items()}
+        plain(f"reading {', '.join(map(str, (*config.data, *config.source)))}")
+        before = read_progress(found) if found else {}
         self.indices = find_data(
             config.data,
             config.val,
@@ -136,6 +150,8 @@ class Trainer:
             config.val_fraction,
             progress=lambda source: plain(f"  {source}"),
             seen=self._seen,
+            named=named,
+            splits={name: Split(**split) for name, split in before.get("split", {}).items()},
         )
         self.parse = replace(
             self.parse,
@@ -176,7 +192,8 @@ class Trainer:
                 self._start_from(config.init)
             self.optimizer = make_optimizer(config, self.model)
         self.average = WeightAverage(self.model, config.ema) if config.ema else None
-        per_epoch = math.ceil(epoch_positions(train, self.parse) / config.batch_size)
+        epoch = epoch_positions(train, self.parse)
+        per_epoch = math.ceil(max(1.0, sum(epoch)) / config.batch_size)
         self.steps = config.steps or max(1, config.epochs or 3) * per_epoch
         self.eval_every = config.eval_every or max(1, self.steps // 20)
         self.checkpoint_every = config.checkpoint_every or self.eval_every
@@ -184,7 +201,7 @@ class Trainer:
         self.evaluation = Evaluation(
             config, self.parse, self.indices, self.network, self.model, self.average
         )
-        loader_state = None
+        loader_state, known = None, None
         part = train.part(self.distribution.worker, self.distribution.workers)
         self.speed = {"positions": 0, "seconds": 0.0, "wait": 0.0, "batches": 0}
         if self._resume_from is not None:
@@ -198,18 +215,21 @@ class Trainer:
                     f"{self.distribution.workers}"
                 )
             loader_state = states[self.distribution.worker]
+            known = progress.get("sources")
             self._saved = progress["step"]
             self.step, self.samples = progress["step"], progress["samples"]
             self.evaluation.restore(progress["evaluation"], best)
             plain(f"resuming after step {self.step:,} from {self._resume_from}")
         self._all_alike(part)
-        reading = loader_config(config, self.parse, self.local_batch)
-        self.loader = Loader(part, reading, loader_state, say=self._of_loader, ahead=True)
-        share = self.loader.share_without_mate
-        plain(
-            f"shuffle: pool {config.pool:,}, batch {self.local_batch:,}; expect {share:.1%} of "
-            "positions to meet no other of their game in a batch"
-        )
+        reading = loader_config(config, self.parse, self.local_batch, train, epoch)
+        say = self._of_loader
+        self.loader = open_loader(reading, part, train, loader_state, known, say)
+        self.sources = None
+        if config.coverage:
+            path = state_path(self.directory)
+            with_chief = known if self.distribution.chief else None
+            self.sources = Sources(train, self.loader, self.distribution, path, with_chief)
+        describe_mix(reading, train, self.loader)
 
     def _start_from(self, directory: Path) -> None:
         network, features = self.network, self.config.features
@@ -227,9 +247,12 @@ class Trainer:
     def _all_alike(self, part: Index) -> None:
         """All processes must do the same with the same data and go on from the same step."""
         options = json.loads(as_json(self.config))
-        own = ("report", "workers", "data", "runs", "val", "test")  # may differ between machines
+        # These may differ between machines.
+        own = ("report", "workers", "data", "source", "runs", "val", "test")
         shared = {name: value for name, value in options.items() if name not in own}
-        text = json.dumps([shared, self.step, part.fingerprint()[1:]]).encode()
+        weights = [one.weight for _, one in sorted(sources_by_name(self.config).items())]
+        names = self.indices["train"].names
+        text = json.dumps([shared, self.step, names, weights, part.fingerprint()[1:]]).encode()
         mine = int.from_bytes(hashlib.blake2b(text, digest_size=5).digest(), "big")
         total = self.distribution.total(np.array([mine]))[0]
         if self.distribution.workers > 1 and total != mine * self.distribution.workers:
@@ -289,6 +312,7 @@ class Trainer:
                 scale,
                 self.parse.ragged,
                 self.distribution,
+                len(self.indices["train"].sources) if self.sources is not None else 0,
             )
             with self._signals(), self._together():
                 callbacks.on_train_begin()
@@ -339,6 +363,7 @@ class Trainer:
             self.samples += config.batch_size
             number, epoch, pool_fill = numbers.numpy().tolist()
             self.loader.acknowledge(number)
+            curves = self._tell_sources(number, metrics)
             logs = {
                 **metrics,
                 "learning_rate": rate,
@@ -346,6 +371,7 @@ class Trainer:
                 "epoch": epoch,
                 "pool_fill": pool_fill,
                 "wait": clock.last_wait - clock.floor,
+                **curves,
             }
             callbacks.on_train_batch_end(self.step, logs)
             self._count_speed(logs, clock)
@@ -369,6 +395,17 @@ class Trainer:
             self._stopped = bool(self._stop_signal)
             if self._stopped and self.step > self._saved:
                 self._checkpoint(number, must=True)
+
+    def _tell_sources(self, batch: int, metrics: dict[str, tf.Tensor]) -> dict[str, float]:
+        """Hand on what a step says of the sources; now and then points of their curves."""
+        if self.sources is None:
+            return {}
+        self.sources.add(batch, metrics.pop("by_source"))
+        if self.step % SOURCES_EVERY == 0 or self.step >= self.steps:
+            return self.sources.curves()
+        if self.step % LOG_EVERY == 0:
+            self.sources.look()
+        return {}
 
     def _told_to_stop(self) -> bool:
         """Whether the run ends with this step; asked once a step.
@@ -458,11 +495,19 @@ class Trainer:
             "samples": self.samples,
             "options": self._lasting(),
             "evaluation": self.evaluation.state(),
+            "split": {
+                source.name: dataclasses.asdict(source.split)
+                for source in self.indices["train"].sources
+            },
         }
+        if self.sources is not None:
+            self.sources.look()
         states = self.distribution.gathered(pack_data(self.loader.state(batch)))
         if self._log is None:
             return
         self._log.flush()
+        if self.sources is not None:
+            progress["sources"] = self.sources.document(list(map(unpack_data, states)), self.step)
         try:
             save_checkpoint(
                 self.checkpoints,
@@ -475,6 +520,8 @@ class Trainer:
                 states,
             )
             self._saved = self.step
+            if self.sources is not None:
+                self.sources.write()
         except GinkgoError as error:
             if must:
                 raise
@@ -491,6 +538,7 @@ class Trainer:
             "steps": self.step,
             "dropped": dropped.as_dict(),
             "dropped_lines": dropped.total,
+            "sources": self.sources.report() if self.sources is not None else {},
             "precision": self.precision,
             "split": {
                 source.name: dataclasses.asdict(source.split)
