@@ -8,6 +8,7 @@ were not lost.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 #: Thresholds that are tried.
 GRID = np.arange(0.01, 0.3001, 0.01)
 #: Games that would have been resigned, below which nothing is concluded.
-ENOUGH = 20
+ENOUGH = 24
 
 
 class PlayedOn(NamedTuple):
@@ -63,7 +64,9 @@ def tally(games: Iterable[PlayedOn], threshold: float) -> Tally:
 def calibrated(games: list[PlayedOn], share: float, otherwise: float) -> float:
     """The highest threshold with at most this share of wrong resignations.
 
-    Half a wrong one more is counted, for few games say little. Every lower threshold holds too.
+    Wrong ones are counted with their standard deviation on top: the highest of many thresholds that
+    look right is one that was lucky, and the model that plays is a later one. Every lower threshold
+    holds too.
 
     Args:
         games: that were played on.
@@ -74,7 +77,8 @@ def calibrated(games: list[PlayedOn], share: float, otherwise: float) -> float:
     for threshold in GRID.tolist():
         found = tally(games, threshold)
         enough |= found.resigned >= ENOUGH
-        if found.resigned and (found.wrong + 0.5) / (found.resigned + 1) > share:
+        wrong = found.wrong + 0.5
+        if found.resigned and (wrong + math.sqrt(wrong)) / (found.resigned + 1) > share:
             if found.resigned >= ENOUGH:
                 break
             continue
