@@ -120,7 +120,7 @@ def running(lines, tmp_path_factory):
     scripts = {}
     for name, options in OPTIONS.items():
         # These begin with games, not with records, or with nothing.
-        games = name in ("convert", "search", "arena")
+        games = name in ("convert", "search", "arena", "selfplay")
         data = [] if games else ["--data", str(folder / "few.sfenx")]
         command = [sys.executable, f"benchmarks/{name}.py", *data, *options.split()]
         with (folder / f"{name}.err").open("w") as errors:

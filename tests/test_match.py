@@ -515,7 +515,13 @@ def test_interrupted_and_gone_on_with(tmp_path):
     options = ["--max-ply", "12", "-o", str(out)]
     command = [sys.executable, "-m", "ginkgo", "match", *engines, "--games", "9000", *options]
     running = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Whoever runs the tests in the background of a shell has them ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         while running.poll() is None:

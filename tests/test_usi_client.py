@@ -155,10 +155,19 @@ def test_children_of_a_script_end_with_it(tmp_path):
         engine.go("startpos", "byoyomi 1", 0.1)
     group = engine._process.pid
     engine.kill()
-    for process in psutil.process_iter(["pid", "status"]):
-        with contextlib.suppress(OSError):
-            if os.getpgid(process.info["pid"]) == group:
-                assert process.info["status"] == psutil.STATUS_ZOMBIE
+
+    def alive() -> list[psutil.Process]:
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(OSError, psutil.NoSuchProcess):
+                if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+    deadline = time.monotonic() + 20  # a killed process may need a moment to go
+    while alive() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert alive() == []
 
 
 def test_scores():

@@ -42,7 +42,7 @@ def window_size(total: float, smallest: float, exponent: float = EXPONENT) -> fl
     each new position.
 
     >>> round(window_size(20_000, 20_000)), round(window_size(40_000, 20_000))
-    (20000, 27006)
+    (20000, 27005)
     """
     if total <= smallest:
         return total

@@ -130,7 +130,7 @@ def _sums(strategy: tf.distribute.Strategy) -> Callable:
 
     if id(strategy) not in _compiled:
         _compiled[id(strategy)] = tf.function(
-            lambda spread: strategy.run(add, (spread,)), reduce_retracing=True
+            lambda spread: strategy.run(add, (spread,)), reduce_retracing=True, autograph=False
         )
     return _compiled[id(strategy)]
 
