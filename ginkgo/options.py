@@ -90,7 +90,7 @@ def _unknown(tokens: list[str], known: list[str]) -> str:
 def _spelled(argument: Any) -> str:
     """An option as it is typed, a positional argument by its name in capitals."""
     if argument.is_positional():
-        return str(argument.lowered.metavar or argument.display_name()).upper()
+        return str(argument.display_name()).upper()
     return str(argument.lowered.name_or_flags[-1])
 
 

@@ -52,6 +52,8 @@ def test_unknown_verb(verb, hint, capsys):
         ("doctor --zzzzzz", "no option --zzzzzz;"),
         ("convert x", "missing: --out;"),
         ("convert", "missing: --out;"),
+        ("evaluate", "missing: MODEL;"),
+        ("match", "missing: A, B;"),
         ("evaluate x y --split tets", "--split tets: did you mean test?"),
         ("evaluate x y --split qqq", "--split qqq: expected one of auto test val train all"),
         ("evaluate x y --positions", "missing: a value for --positions;"),

@@ -20,20 +20,6 @@ DOCS = ROOT / "docs"
 ROOMS = ("records", "features", "pipeline", "models", "search")
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory) -> Path:
-    """The site, built with warnings as errors."""
-    out = tmp_path_factory.mktemp("site")
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(out)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return out
-
-
 class _Page(HTMLParser):
     """What a page has and where it leads."""
 
@@ -50,40 +36,44 @@ class _Page(HTMLParser):
                 self.links.append(found[name])
 
 
-def test_no_link_of_the_site_is_broken(site):
+def test_the_site(tmp_path):
+    """It builds with warnings as errors, and is whole."""
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    texts = {file.resolve(): file.read_text() for file in tmp_path.rglob("*.html")}
+    assert len(texts) > 10
+    _no_link_is_broken(texts)
+    for text in texts.values():
+        # Links of text may lead elsewhere; nothing that a page is made of comes from there.
+        assert not re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="https?://[^"]+"[^>]*>', text)
+    verbs = texts[(tmp_path / "VERBS" / "index.html").resolve()]
+    for verb in cli.VERBS:
+        assert f"usage: ginkgo {verb}" in verbs
+    assert "<!-- options" not in verbs
+    assert "--val-fraction" in verbs
+
+
+def _no_link_is_broken(texts: dict[Path, str]) -> None:
     pages = {}
-    for file in site.rglob("*.html"):
-        pages[file.resolve()] = page = _Page()
-        page.feed(file.read_text())
-    assert len(pages) > 10
+    for file, text in texts.items():
+        pages[file] = page = _Page()
+        page.feed(text)
     for file, page in pages.items():
-        if file.name == "404.html":
-            continue
-        for link in page.links:
+        for link in page.links if file.name != "404.html" else ():
             if re.match(r"[a-z]+:", link):
-                # Links of text only: nothing that a page needs is fetched from elsewhere.
                 assert link.startswith(("https://", "mailto:", "data:")), link
                 continue
             path, _, anchor = link.partition("#")
             target = (file.parent / path.partition("?")[0]).resolve() if path else file
             target = target / "index.html" if target.is_dir() else target
-            assert target.exists(), f"{file.name}: {link}"
+            assert target.exists(), f"{file}: {link}"
             if anchor and target in pages:
-                assert anchor in pages[target].anchors | {"__nav"}, f"{file.name}: {link}"
-
-
-def test_the_site_needs_nothing_from_elsewhere(site):
-    for file in site.rglob("*.html"):
-        text = file.read_text()
-        assert not re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="https?://[^"]+"[^>]*>', text)
-
-
-def test_options_of_each_verb_are_on_the_site(site):
-    text = (site / "VERBS" / "index.html").read_text()
-    assert "--val-fraction" in text
-    for verb in cli.VERBS:
-        assert f"usage: ginkgo {verb}" in text
-    assert "options: " not in re.sub("<[^>]+>", "", text)
+                assert anchor in pages[target].anchors | {"__nav"}, f"{file}: {link}"
 
 
 # --- links between files, as a code host shows them --------------------------------------------
