@@ -29,6 +29,8 @@ import matplotlib.pyplot as plt
 from ginkgo.selfplay import learn
 
 def here(lesson):
+    from ginkgo.training.evaluation import Evaluation
+    Evaluation.boards = Evaluation.plots = lambda *_: {}  # the second notebook has had them drawn
     if isinstance(lesson, learn.FirstModel):
         learn.make_first(lesson)
     else:
