@@ -37,6 +37,8 @@ _PATIENCE_S = 0.05
 
 @dataclass(frozen=True)
 class LoaderConfig:
+    """How data are read and shuffled."""
+
     batch_size: int = 1024
     pool: int = 1 << 20
     """Positions in the shuffle pool."""
@@ -80,6 +82,7 @@ class Dropped:
 
     @property
     def total(self) -> int:
+        """Lines of all kinds."""
         return sum(self.counts.values())
 
     def add(self, bad: Refusal) -> bool:
@@ -91,6 +94,7 @@ class Dropped:
         return new
 
     def as_dict(self) -> dict[str, dict[str, Any]]:
+        """By kind, how many and which was the first."""
         return {
             kind: {"count": count, "first": self.first[kind]} for kind, count in self.counts.items()
         }

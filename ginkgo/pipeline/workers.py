@@ -119,6 +119,7 @@ class Workers:
 
     @property
     def pids(self) -> list[int]:
+        """Process numbers of the workers."""
         return [worker.process.pid or 0 for worker in self.workers]
 
     def next(self) -> tuple[Job, Block] | None:
