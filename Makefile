@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 # With GPU=1 the mark has another name, so that a later GPU=1 installs what is missing.
 INSTALLED := $(VENV)/.installed$(if $(GPU),-gpu)
 
-.PHONY: train test lint clean
+.PHONY: train test lint docs clean
 
 train: $(INSTALLED)
 	$(BIN)/ginkgo convert data/sample -o records/sample --val-fraction 0.2 --overwrite
@@ -24,6 +24,9 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+docs: $(VENV)/.installed-dev
+	$(BIN)/mkdocs build --strict
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else "error: ginkgo needs Python 3.11 to 3.13, this is " + sys.version.split()[0] + "; choose another with make PYTHON=python3.12")'
@@ -42,4 +45,4 @@ $(VENV)/.installed-dev: requirements-dev.txt $(INSTALLED)
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

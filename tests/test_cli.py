@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import tyro
 
 from ginkgo import __version__, cli
+from ginkgo.examples import EXAMPLES
+from ginkgo.options import names_of
 
 ROOT = Path(__file__).parent.parent
 
@@ -31,6 +36,101 @@ def test_unknown_verb(verb, hint, capsys):
     error = capsys.readouterr().err
     assert hint in error
     assert error.count("\n") == 1
+
+
+# --- options ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("evaluate x y --positons 3", "no option --positons: did you mean --positions?"),
+        ("evaluate x y --positons=3", "no option --positons: did you mean --positions?"),
+        # A required option that is missing as well does not hide the one that is misspelt.
+        ("convert x --tooo csa", "no option --tooo: did you mean --to?"),
+        ("train x --batch_sise 4", "no option --batch_sise: did you mean --batch-size?"),
+        ("doctor --zzzzzz", "no option --zzzzzz;"),
+        ("convert x", "missing: --out;"),
+        ("convert", "missing: --out;"),
+        ("evaluate", "missing: MODEL;"),
+        ("match", "missing: A, B;"),
+        ("evaluate x y --split tets", "--split tets: did you mean test?"),
+        ("evaluate x y --split qqq", "--split qqq: expected one of auto test val train all"),
+        ("evaluate x y --positions", "missing: a value for --positions;"),
+        ("evaluate x y --positions many", "--positions: expected a whole number, not 'many';"),
+        ("play --seconds long", "--seconds: expected a number, not 'long';"),
+        ("play x y", "unexpected: y;"),
+    ],
+)
+def test_a_mistake_in_the_options_is_one_line(arguments, said, capsys):
+    verb, *rest = arguments.split()
+    with pytest.raises(SystemExit) as end:
+        cli.run([verb, *rest])
+    assert end.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {said}")
+    assert error.endswith(f"see ginkgo {verb} --help\n")
+    assert error.count("\n") == 1
+
+
+def test_without_the_hook_tyro_tells_it_itself(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "tyro._errors", None)
+    with pytest.raises(SystemExit) as end:
+        cli.run(["play", "--sceonds", "3"])
+    assert end.value.code == 2
+    assert "--seconds" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_each_verb_has_two_examples_that_parse(verb):
+    examples = EXAMPLES[verb]
+    assert len(examples) == 2
+    for command, text in examples:
+        program, named, *rest = shlex.split(command)
+        assert (program, named) == ("ginkgo", verb)
+        assert text
+        tyro.cli(cli.VERBS[verb].load_options(), args=rest, console_outputs=False)
+
+
+def test_examples_are_of_verbs():
+    assert set(EXAMPLES) == set(cli.VERBS)
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_help_ends_with_the_examples(verb, capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.run([verb, "--help"])
+    assert not end.value.code
+    text = capsys.readouterr().out
+    assert all(command in text.partition("examples:")[2] for command, _ in EXAMPLES[verb])
+    # The dataclass that the table names is the one that the verb parses.
+    names = names_of(cli.VERBS[verb].load_options())
+    assert all(name in text for name in names if not name.startswith("--no-"))
+
+
+def test_unknown_shell_is_one_line(capsys):
+    assert cli.run(["--completion", "powershell"]) == 2
+    assert capsys.readouterr().err.endswith("expected bash zsh fish tcsh\n")
+
+
+def test_completion_in_bash():
+    script = _run("--completion", "bash").stdout
+    function = re.search(r"complete .*-F (\w+) .*ginkgo", script)[1]
+
+    def completed(*words: str) -> set[str]:
+        line = " ".join(f"'{word}'" for word in words)
+        asked = f"COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; {function}"
+        told = 'printf "%s\\n" "${COMPREPLY[@]}"'
+        done = subprocess.run(
+            ["bash", "-c", f"{script}\n{asked}\n{told}"], capture_output=True, text=True
+        )
+        return set(done.stdout.split())
+
+    assert "evaluate" in completed("ginkgo", "eval")
+    assert "--min-ply" in completed("ginkgo", "evaluate", "--min")
+
+
+# --- the process ------------------------------------------------------------------------------
 
 
 def _run(*arguments: str, code: str = "") -> subprocess.CompletedProcess:

@@ -84,6 +84,7 @@ class Seat:
         return self._client.go(position, limits, seconds, _GRACE)
 
     def game_over(self, result: str) -> None:
+        """Tell the engine how the game ended: `win`, `lose` or `draw`."""
         if self._client is not None:
             self._client.game_over(result)
 
@@ -109,7 +110,8 @@ class Clocks:
     """The time of both sides, in milliseconds."""
 
     def __init__(self, limits: dict[str, Limits]) -> None:
-        """
+        """Start with the time that each side has.
+
         Args:
             limits: by side, `b` and `w`.
         """

@@ -196,7 +196,8 @@ class Openings:
     """The opening of each pair."""
 
     def __init__(self, path: Path | None, plies: int, seed: int, max_ply: int = 0) -> None:
-        """
+        """Read the file, or prepare to make some.
+
         Args:
             path: of a file; None: they are made.
             max_ply: at which a game is drawn; 0: never.

@@ -87,6 +87,7 @@ class Played:
 
     @property
     def plies(self) -> int:
+        """Moves of the game."""
         return len(self.moves)
 
     def to_json(self) -> dict[str, Any]:
@@ -95,7 +96,8 @@ class Played:
 
     @staticmethod
     def from_json(found: dict[str, Any]) -> Played:
-        """
+        """The inverse of `to_json`.
+
         Raises:
             KeyError, TypeError, ValueError, AttributeError: it is none.
         """
@@ -143,7 +145,8 @@ class Referee:
     """A game under way."""
 
     def __init__(self, pairing: Pairing, rules: Rules) -> None:
-        """
+        """Set up the opening.
+
         Raises:
             GinkgoError: the opening is impossible.
         """
@@ -157,6 +160,7 @@ class Referee:
 
     @property
     def over(self) -> bool:
+        """Whether the game has ended."""
         return self._result is not None
 
     @property

@@ -130,8 +130,10 @@ def log_likelihood_ratio(
 
 @dataclass(frozen=True)
 class Sprt:
-    """A sequential probability ratio test (A. Wald, "Sequential tests of statistical hypotheses",
-    1945). It ends as soon as the log-likelihood ratio leaves the bounds.
+    """A sequential probability ratio test.
+
+    A. Wald, "Sequential tests of statistical hypotheses" (1945). It ends as soon as the
+    log-likelihood ratio leaves the bounds.
     """
 
     elo0: float

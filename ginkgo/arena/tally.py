@@ -115,6 +115,7 @@ class Diversity:
         self._board = cshogi.Board()
 
     def add(self, one: Played) -> None:
+        """Count a game."""
         self._duplicates += self._pairs.setdefault((one.start, one.moves), one.pair) != one.pair
         if one.plies >= PLY:
             set_up(self._board, one.start)
@@ -123,8 +124,11 @@ class Diversity:
             self._reached += 1
 
     def result(self) -> dict[str, int]:
-        """`distinct_games`; `duplicates`, games that are the same as one of another pair;
-        `distinct_positions` at ply 20, in `games_to_ply_20` games that came so far.
+        """What was counted.
+
+        Returns:
+            `distinct_games`; `duplicates`, games that are the same as one of another pair;
+            `distinct_positions` at ply 20, in `games_to_ply_20` games that came so far.
         """
         return {
             "distinct_games": len(self._pairs),

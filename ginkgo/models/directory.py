@@ -1,5 +1,7 @@
-"""The model directory: `model.keras`, `config.json`, `baselines.json`, `games.npz`, and a run's
-`checkpoints/` and `logs/`.
+"""The model directory: weights, configuration, baselines, games seen.
+
+It holds `model.keras`, `config.json`, `baselines.json`, `games.npz`, and of a run `checkpoints/`
+and `logs/`.
 
 In: a Keras model and what is known of it. Out: files, each written under a temporary name and
 renamed, and a model read back with its configuration.
@@ -41,6 +43,7 @@ class SeenGames(NamedTuple):
 
     @property
     def all(self) -> NDArray[np.uint64]:
+        """Both together."""
         return np.union1d(self.train, self.val)
 
     def joined(self, train: NDArray[np.uint64], val: NDArray[np.uint64]) -> SeenGames:

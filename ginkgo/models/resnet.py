@@ -61,9 +61,11 @@ class LabelBias(layers.Layer):
     """Adds one learned number to each logit."""
 
     def build(self, input_shape) -> None:
+        """Make the numbers, all zero."""
         self.bias = self.add_weight(shape=(input_shape[-1],), initializer="zeros", name="bias")
 
     def call(self, logits):
+        """Add them to (n, labels) logits."""
         return logits + self.bias
 
 

@@ -38,6 +38,7 @@ class Dropped:
 
     @property
     def total(self) -> int:
+        """Lines of all kinds."""
         return sum(self.counts.values())
 
     def add(self, bad: Refusal) -> bool:
@@ -49,6 +50,7 @@ class Dropped:
         return new
 
     def as_dict(self) -> dict[str, dict[str, Any]]:
+        """By kind, how many and which was the first."""
         return {
             kind: {"count": count, "first": self.first[kind]} for kind, count in self.counts.items()
         }

@@ -72,6 +72,8 @@ class Segment:
 
 @dataclass
 class DataFile:
+    """A file, and how it is read."""
+
     path: str
     kind: str
     """`records`, `games` (a game a line), `kifu` (a few games a file), or `stream` (a file or
@@ -87,6 +89,8 @@ class DataFile:
 
 @dataclass
 class SourceIndex:
+    """What there is of a source in one split."""
+
     name: str
     split: Split
     """Thresholds for those of its files that are not split yet."""
@@ -130,14 +134,17 @@ class Index:
 
     @property
     def games(self) -> int:
+        """Games of all sources."""
         return sum(source.games for source in self.sources)
 
     @property
     def positions(self) -> int:
+        """Positions of all sources."""
         return sum(source.positions for source in self.sources)
 
     @property
     def positions_per_game(self) -> float:
+        """The mean over all games."""
         return self.positions / max(1, self.games)
 
     @property
@@ -152,6 +159,7 @@ class Index:
 
     @property
     def names(self) -> list[str]:
+        """Names of the sources by number."""
         return [source.name for source in self.sources]
 
     def buckets(self, source: int, segment: Segment) -> tuple[int, int]:

@@ -276,8 +276,10 @@ class Loader:
             self._mixer.report(batch, losses, counts)
 
     def seen(self) -> Seen | None:
-        """What had been drawn of each source with the last acknowledged batch; None without
-        `LoaderConfig.coverage`."""
+        """What had been drawn of each source with the last acknowledged batch.
+
+        None without `LoaderConfig.coverage`.
+        """
         with self._lock:
             self._advance()
             last = self._last
@@ -287,8 +289,10 @@ class Loader:
 
     @property
     def share_without_mate(self) -> dict[str, float]:
-        """Expected share of positions without a game-mate in their batch: by source where each
-        has a pool of its own, else of `all`."""
+        """Expected share of positions without a game-mate in their batch.
+
+        By source where each has a pool of its own, else of `all`.
+        """
         found = {}
         kept = self._kept()
         for stream in self._streams:

@@ -209,6 +209,7 @@ class Bandit:
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> Self:
+        """The inverse of `as_dict`."""
         losses = tuple(math.nan if loss is None else loss for loss in saved["losses"])
         counts = tuple(saved["draws"]), tuple(saved["rewards"]), tuple(saved["rewarded"])
         recent = np.array(saved["recent"], np.float64)

@@ -41,6 +41,7 @@ class Bag:
         return self._items[: self.size]
 
     def add(self, items: NDArray) -> None:
+        """Put items in."""
         while self.size + len(items) > len(self._items):
             self._items = np.concatenate([self._items, np.empty_like(self._items)])
         self._items[self.size : self.size + len(items)] = items

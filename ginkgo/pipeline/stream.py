@@ -32,6 +32,8 @@ MIXES = ("proportional", "weights", "ucb")
 
 @dataclass(frozen=True)
 class LoaderConfig:
+    """How data are read, shuffled and mixed."""
+
     batch_size: int = 1024
     pool: int = 1 << 20
     """Positions in the shuffle pool, or in all pools together."""
@@ -280,8 +282,10 @@ class Stream:
         self._shadow.advance(batch)
 
     def keys(self) -> list[NDArray[np.uint64]]:
-        """Keys of the positions of this epoch and of the next one that were in the pool after the
-        batch of `advance`. The lock is held."""
+        """Keys of the positions that were in the pool after the batch of `advance`.
+
+        Those of this epoch and those of the next one. The lock is held.
+        """
         return [bag.items.copy() for bag in self._shadow.bags]
 
     def restore(

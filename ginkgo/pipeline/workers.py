@@ -122,6 +122,7 @@ class Workers:
 
     @property
     def pids(self) -> list[int]:
+        """Process numbers of the workers."""
         return [worker.process.pid or 0 for worker in self.workers]
 
     def next(self, lane: int = 0) -> tuple[Job, Block] | None:

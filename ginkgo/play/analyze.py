@@ -70,7 +70,8 @@ class _Names:
     """Names for the games' files: that of the kifu, with a number where it holds several."""
 
     def __init__(self, directory: Path, inputs: Sequence[Path]) -> None:
-        """
+        """Begin with no name taken.
+
         Args:
             directory: where they are written. inputs: files that must not be overwritten.
         """

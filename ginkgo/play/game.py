@@ -37,7 +37,8 @@ class Game:
     """The line, the search, and the win rates so far."""
 
     def __init__(self, model: str, seconds: float, config: SearchConfig) -> None:
-        """
+        """Load the network; the start position is on the board.
+
         Args:
             model: as for `make_evaluator`. seconds: of thinking for each move.
             config: of the search.

@@ -68,6 +68,7 @@ def plain_stem(path: str | Path) -> str:
 
 
 def is_compressed(path: str | Path) -> bool:
+    """Whether the name says that the file is compressed."""
     return Path(path).suffix.lower() in COMPRESSIONS
 
 

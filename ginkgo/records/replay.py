@@ -186,8 +186,11 @@ class _Moves(dict):
 
 
 class _Named(dict):
-    """By move as kifu name it: cshogi's 16 bits (-1: none), USI (or what is wrong with it), the
-    kind of the piece after the move (0: a drop), and whether that may be stuck there."""
+    """What is known of a move as kifu name it.
+
+    cshogi's 16 bits (-1: none), USI (or what is wrong with it), the kind of the piece after the
+    move (0: a drop), and whether that may be stuck there.
+    """
 
     def __missing__(self, move: Move) -> tuple[int, str, int, bool]:
         origin, to, after = move

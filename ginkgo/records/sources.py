@@ -61,8 +61,10 @@ class Source:
 
 
 def suffix_of(path: str | Path) -> str:
-    """The suffix that tells what a file is: `.zip` and `.tar.gz` of archives, else the one before
-    the compression."""
+    """The suffix that tells what a file is.
+
+    `.zip` and `.tar.gz` of archives, else the one before the compression.
+    """
     if is_archive(path):
         name = str(path).lower()
         return max((suffix for suffix in ARCHIVES if name.endswith(suffix)), key=len)

@@ -59,10 +59,12 @@ class Counted:
 
     @property
     def duplicate_games(self) -> int:
+        """Games that were there before."""
         return _repeated(self.game_keys)
 
     @property
     def duplicate_positions(self) -> int:
+        """Positions that were there before."""
         return _repeated(self.position_keys)
 
 

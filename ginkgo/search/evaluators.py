@@ -65,8 +65,10 @@ class Evaluator(Protocol):
 
     @property
     def note(self) -> Note | None:
-        """Called with the place in the batch while the board shows that position, so that the
-        evaluator keeps what it needs of it; None: it needs only what is in `Batch`."""
+        """Called with the place in the batch while the board shows that position.
+
+        So the evaluator keeps what it needs of it; None: it needs only what is in `Batch`.
+        """
         ...
 
     def evaluate(self, batch: Batch) -> Evaluation:
@@ -114,6 +116,7 @@ class UniformEvaluator:
     note = None
 
     def evaluate(self, batch: Batch) -> Evaluation:
+        """Zeros, and one half."""
         n = len(batch.counts)
         return Evaluation(np.zeros(len(batch.moves), np.float32), np.full(n, 0.5, np.float32))
 
@@ -132,6 +135,7 @@ class HashEvaluator:
         self._sharpness, self._seed = sharpness, seed
 
     def evaluate(self, batch: Batch) -> Evaluation:
+        """What the hashes of the positions say."""
         from ginkgo.search.hashing import hash_evaluation
 
         logits = np.empty(len(batch.moves), np.float32)
@@ -338,10 +342,12 @@ class PairEvaluator:
         self.name = f"{value.name}+{policy.name}"
 
     def note(self, place: int, board: cshogi.Board) -> None:
+        """Both keep what they need."""
         self._value.note(place, board)
         self._policy.note(place, board)
 
     def evaluate(self, batch: Batch) -> Evaluation:
+        """The moves of one, the win rate of the other."""
         return Evaluation(self._policy.evaluate(batch).logits, self._value.evaluate(batch).values)
 
 

@@ -62,7 +62,8 @@ class SequentialHalving:
         scale: float = 1.0,
         later: float = 1.0,
     ) -> None:
-        """
+        """Draw the moves that are considered.
+
         Args:
             logits: (m,) of all legal moves.
             considered: moves drawn without replacement (Gumbel top-k) at the start.

@@ -24,7 +24,8 @@ class Queue:
     """Collects leaves, has them evaluated at once, and remembers evaluated positions."""
 
     def __init__(self, evaluator: Evaluator, cached: int = CACHED) -> None:
-        """
+        """Begin with nothing remembered.
+
         Args:
             evaluator: of all searches that share the queue.
             cached: positions to remember; the oldest go first. An evaluator that asks for no

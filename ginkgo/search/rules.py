@@ -30,7 +30,8 @@ class Line:
     """
 
     def __init__(self, start: str = STARTPOS, moves: Sequence[str] = ()) -> None:
-        """
+        """Set up the start position and make the moves.
+
         Raises:
             GinkgoError: the start position is malformed or impossible, or a move is illegal.
         """

@@ -60,7 +60,8 @@ class Tree:
     """One game's tree. Memory that the tree has not grown into yet costs nothing."""
 
     def __init__(self, capacity: int, batch: int) -> None:
-        """
+        """Reserve the memory; the tree is empty.
+
         Args:
             capacity: nodes at most; never exceeded.
             batch: leaves at most that are in flight together.

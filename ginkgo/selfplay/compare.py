@@ -78,6 +78,7 @@ class Watch(keras.callbacks.Callback):
         return np.concatenate(logits), np.concatenate(wins)
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        """Look now and then how far the policy has moved; too far ends the training."""
         if self._limit and batch % EVERY == 0:
             policy, _ = self._answers(self._now)
             if divergence(self._policy, policy) > self._limit:

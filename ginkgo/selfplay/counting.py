@@ -29,6 +29,7 @@ class Used:
 
     @property
     def mean_batch(self) -> float:
+        """Positions of a batch on average."""
         return self.evaluated / max(1, self.batches)
 
 
@@ -41,9 +42,11 @@ class Counting:
 
     @property
     def note(self) -> Note | None:
+        """The evaluator's own."""
         return self._evaluator.note
 
     def evaluate(self, batch: Batch) -> Evaluation:
+        """As the evaluator does, counted and timed."""
         start = time.perf_counter()
         found = self._evaluator.evaluate(batch)
         self._used += Used(len(batch.counts), 1, time.perf_counter() - start)

@@ -1,5 +1,6 @@
-"""What a person sees of a run of reinforcement: a line, a page and a picture for each generation,
-curves in TensorBoard.
+"""What a person sees of a run of reinforcement.
+
+A line, a page and a picture for each generation, and curves in TensorBoard.
 
 In: the objects of `generations.jsonl`. Out: `report/00001.md`, `report/00001.png`, `logs/`.
 """

@@ -90,8 +90,9 @@ class RunFolder:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Nobody else stores games here: two would overwrite each other's files. What a killed
-        process left half done is removed.
+        """Nobody else stores games here: two would overwrite each other's files.
+
+        What a killed process left half done is removed.
 
         Raises:
             GinkgoError: another process works on this run.

@@ -119,6 +119,7 @@ class Players:
 
     @property
     def pids(self) -> list[int]:
+        """Process numbers."""
         return [process.pid or 0 for process in self._pipes.values()]
 
     def __iter__(self) -> Iterator[PlayedGame | Used]:

@@ -77,10 +77,12 @@ class Majority:
         return np.full(len(positions), self.win)
 
     def to_dict(self) -> dict[str, Any]:
+        """As a JSON-able dictionary."""
         return {"kind": "majority", "win": self.win}
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Self:
+        """The inverse of `to_dict`."""
         return cls(saved["win"])
 
 
@@ -137,10 +139,12 @@ class Material:
         return win
 
     def to_dict(self) -> dict[str, Any]:
+        """As a JSON-able dictionary."""
         return {"kind": "material", "coefficients": self.coefficients.tolist()}
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Self:
+        """The inverse of `to_dict`."""
         return cls(saved["coefficients"])
 
 
@@ -172,10 +176,12 @@ class FrequentMoves:
         return move_scores(np.broadcast_to(self.logits, (LABELS, LABELS)), np.arange(LABELS))
 
     def to_dict(self) -> dict[str, Any]:
+        """As a JSON-able dictionary."""
         return {"kind": "frequent_moves", "logits": self.logits.tolist()}
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Self:
+        """The inverse of `to_dict`."""
         return cls(saved["logits"])
 
 
@@ -201,10 +207,12 @@ class PieceMoves:
         return self.labels[moved_pieces(positions["board"], positions["move"])]
 
     def to_dict(self) -> dict[str, Any]:
+        """As a JSON-able dictionary."""
         return {"kind": "piece_moves", "labels": self.labels.tolist()}
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Self:
+        """The inverse of `to_dict`."""
         return cls(saved["labels"])
 
 
@@ -237,6 +245,7 @@ class Baselines:
         return self.pieces.predict(positions) == positions["move"]
 
     def to_dict(self) -> dict[str, Any]:
+        """As a JSON-able dictionary."""
         return {name: baseline.to_dict() for name, baseline in vars(self).items()}
 
     @classmethod

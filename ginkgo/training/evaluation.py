@@ -178,6 +178,7 @@ class Evaluation:
     # --- state for checkpoints ----------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps of it, beside the best weights."""
         return {
             "best_loss": self.best_loss,
             "best_step": self.best_step,
@@ -185,6 +186,7 @@ class Evaluation:
         }
 
     def restore(self, state: dict[str, Any], best: list[np.ndarray] | None) -> None:
+        """The inverse of `state`."""
         self.best_loss, self.best_step = state["best_loss"], state["best_step"]
         self.since_best, self.best = state["since_best"], best
 

@@ -118,6 +118,7 @@ class ScalarLog(keras.callbacks.Callback):
         self._mark = time.perf_counter()
 
     def on_train_begin(self, logs: dict | None = None) -> None:
+        """Write the configuration; the clock starts."""
         from ginkgo.training.trainer import as_json
 
         with self._writer.as_default(step=self._trainer.step):
@@ -125,6 +126,7 @@ class ScalarLog(keras.callbacks.Callback):
         self._mark = time.perf_counter()
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        """Keep the step's figures, and write those of several at once."""
         self._pending.append((batch, dict(logs or {})))
         if len(self._pending) >= self._every:
             with self._going_on():
@@ -191,6 +193,7 @@ class ScalarLog(keras.callbacks.Callback):
         self._writer.flush()
 
     def on_train_end(self, logs: dict | None = None) -> None:
+        """Write what is left."""
         self.flush()
 
     def final(self, report: dict[str, Any], evaluation: Any) -> None:
@@ -229,6 +232,7 @@ class Progress(keras.callbacks.Callback):
         self._window = [0, 0.0, time.perf_counter()]
 
     def on_train_begin(self, logs: dict | None = None) -> None:
+        """Show the bar, on a terminal."""
         if sys.stderr.isatty():
             from rich.console import Console
 
@@ -247,6 +251,7 @@ class Progress(keras.callbacks.Callback):
         self._last = time.perf_counter()
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        """Show how it goes, when that is due."""
         logs = logs or {}
         self._window[0] += logs["positions"]
         self._window[1] += logs["wait"]
@@ -272,11 +277,13 @@ class Progress(keras.callbacks.Callback):
             plain(f"step {batch:,}/{self._trainer.steps:,}  {text}")
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        """A line about the evaluation."""
         summary = (logs or {}).get("summary")
         if summary:
             plain(f"step {epoch:,}  {summary}")
         self._window = [0, 0.0, time.perf_counter()]
 
     def on_train_end(self, logs: dict | None = None) -> None:
+        """Take the bar away."""
         if self._bar is not None:
             self._bar.stop()

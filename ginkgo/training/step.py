@@ -184,6 +184,7 @@ class TrainStep:
         return self._packed((packed,), tf.constant(rate, tf.float32), tf.constant(step, tf.float32))
 
     def __call__(self, batch: dict[str, tf.Tensor], rate: float, step: int) -> dict[str, tf.Tensor]:
+        """A step on a batch by name, as `tfdata.unpack` gives it."""
         return self.call((batch,), tf.constant(rate, tf.float32), tf.constant(step, tf.float32))
 
     def _everywhere(self, on_one, arguments, rate, step):

@@ -54,7 +54,8 @@ class Book:
     """Moves by position."""
 
     def __init__(self, data: bytes | mmap.mmap = HEADER, path: str = "book") -> None:
-        """
+        """Find where each position begins.
+
         Args:
             data: the text of a book. path: its name in messages.
 

@@ -38,7 +38,8 @@ class Engine:
     """The protocol's state."""
 
     def __init__(self, options: dict[str, Any] | None = None, output: TextIO | None = None) -> None:
-        """
+        """Begin with the default options; nothing is loaded.
+
         Args:
             options: values by name that differ from the defaults.
             output: where answers go; standard output by default.

@@ -198,10 +198,10 @@ def serve() -> None:
 
 @contextlib.contextmanager
 def _ended_with_parent() -> Iterator[None]:
-    """Inside, the process ends when the other end of its input goes: a search of minutes, which
-    nothing else can interrupt, must not outlive an engine that was killed.
+    """Inside, the process ends when the other end of its input goes.
 
-    That makes the system send SIGIO, whose default is the end of the process.
+    A search of minutes, which nothing else can interrupt, must not outlive an engine that was
+    killed. That makes the system send SIGIO, whose default is the end of the process.
     """
     try:
         import fcntl

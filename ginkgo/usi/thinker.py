@@ -54,6 +54,7 @@ class Answer:
     ponder: str = ""
 
     def line(self) -> str:
+        """As the answer to `go`."""
         return f"bestmove {self.move}" + (f" ponder {self.ponder}" if self.ponder else "")
 
 
@@ -76,6 +77,7 @@ class Clock:
             self.running.set()
 
     def stop(self) -> None:
+        """End the search; whoever waits for the clock to run waits no longer."""
         self.stopped.set()
         self.running.set()
 
@@ -91,7 +93,8 @@ class Thinker:
     def __init__(
         self, options: dict[str, Any], say: Callable[[str], None], mate: MateProcess
     ) -> None:
-        """
+        """Load network and book, and reserve the tree.
+
         Args:
             options: values by name of `ginkgo.usi.options`.
             say: prints a line for the GUI.
@@ -149,8 +152,11 @@ class Thinker:
 
     @staticmethod
     def _clean_up() -> None:
-        """Collect garbage now, and not while a clock runs: with all that the cache remembers to
-        be looked through, that takes tens of milliseconds. The search leaves no cycles."""
+        """Collect garbage now, and not while a clock runs.
+
+        With all that the cache remembers to be looked through, that takes tens of milliseconds.
+        The search leaves no cycles.
+        """
         gc.collect()
         gc.freeze()
         gc.disable()
@@ -257,7 +263,8 @@ class _Progress:
     """Asked after every batch: report, and say whether it is enough."""
 
     def __init__(self, thinker: Thinker, clock: Clock, go: Go, limit: int, mating: bool) -> None:
-        """
+        """Begin to watch a search.
+
         Args:
             limit: simulations at most. mating: whether a mate search runs beside.
         """

@@ -94,6 +94,7 @@ class ChunkResult:
 
     @property
     def games(self) -> int:
+        """Games that were written."""
         return sum(shard.games for shard in self.shards.values())
 
 

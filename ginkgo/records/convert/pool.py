@@ -26,6 +26,7 @@ class _Stopped(Exception):
 
 
 def check_stop() -> None:
+    """Raise `_Stopped` if the conversion was broken off."""
     if _stop is not None and _stop.is_set():
         raise _Stopped
 

@@ -17,6 +17,8 @@ from ginkgo.records.sfenx import Record, format_record
 
 
 class Rendered(NamedTuple):
+    """What is written of a game."""
+
     data: bytes
     positions: int
 

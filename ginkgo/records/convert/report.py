@@ -35,6 +35,7 @@ class Tally:
     endings: Counter[str] = field(default_factory=Counter)
 
     def count(self, split: str) -> dict[str, int]:
+        """Games and positions of a split."""
         shards = self.shards[split]
         return {
             "games": sum(shard.games for shard in shards),

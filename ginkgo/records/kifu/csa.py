@@ -273,8 +273,10 @@ def _put_score(reading: Reading, ply: int, score: int) -> None:
 
 
 def _read_score(line: str, reading: Reading, ply: int, signs: list[str]) -> bool:
-    """Whether a comment holds a score as floodgate writes it: from Black's view, after the move
-    that it led to."""
+    """Whether a comment holds a score as floodgate writes it.
+
+    That is from Black's view, after the move that it led to.
+    """
     match = _SCORE.match(line)
     if match and ply and len(match[1]) < 9:
         score = int(match[1])

@@ -154,6 +154,7 @@ class Header:
         return text.startswith(("手数---", "盤面回転", "盤面反転"))
 
     def name(self, side: str) -> str:
+        """The name of a side, `b` or `w`; empty where none is given."""
         words = [word for word, letter in _SIDES.items() if letter == side]
         return next((self.fields[word] for word in words if word in self.fields), "")
 
@@ -257,6 +258,7 @@ def is_field(text: str) -> bool:
 
 
 def is_until(line: str) -> bool:
+    """Whether it is a まで line, which says how a game ended."""
     return line.lstrip(" 　").startswith("まで")
 
 

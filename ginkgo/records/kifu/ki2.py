@@ -79,6 +79,7 @@ class Board:
             self._slow = shogi.Board(start)
 
     def legal(self, usi: str) -> bool:
+        """Whether a move is legal here."""
         if self._slow is not None:
             import shogi
 

@@ -44,6 +44,7 @@ class Misfit(GinkgoError):
 
 
 def empty_cells() -> list[int]:
+    """A board without pieces, by square as kifu number them (11 to 99)."""
     return [0] * 100
 
 

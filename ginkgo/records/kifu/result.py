@@ -147,8 +147,11 @@ def _judge_repetition(
 
 
 def repetition_winner(game: Game) -> str:
-    """Who has won by the repetition that a game ends with: `b`, `w` (the other side gave check all
-    the time), `d`; empty: it ends with none."""
+    """Who has won by the repetition that a game ends with.
+
+    Returns:
+        `b`, `w` (the other side gave check all the time), `d`; empty: it ends with none.
+    """
     from rsshogi.core import Board
     from rsshogi.types import RepetitionState
 

@@ -88,6 +88,7 @@ class PlayedGame:
 
     @property
     def plies(self) -> int:
+        """Moves of the game."""
         return len(self.moves)
 
 

@@ -181,8 +181,11 @@ def kif_moves(start: str, moves: Sequence[str], last_to: int = 0) -> Iterator[tu
 
 
 def kif_file(game: Game) -> bytes:
-    """A game as a `.kif` file: in Shift-JIS, which its suffix stands for, where every sign of it is
-    there, else in UTF-8 (which its first line says)."""
+    """A game as a `.kif` file.
+
+    It is in Shift-JIS, which its suffix stands for, where every sign of it is there, else in UTF-8
+    (which its first line says).
+    """
     text = write_kif(game)
     try:
         return text.replace("encoding=UTF-8", "encoding=Shift_JIS", 1).encode("cp932")
