@@ -19,6 +19,7 @@ from ginkgo.errors import run_main
 #: Verb: module with `main(argv) -> int | None`, and what it does.
 VERBS = {
     "analyze": ("ginkgo.play.analyze", "write games with evaluations and win-rate graphs"),
+    "contribute": ("ginkgo.fleet.contribute", "play for a server and upload the games"),
     "convert": ("ginkgo.records.convert", "turn kifu into SFEN records, split by game"),
     "evaluate": ("ginkgo.training.evaluate", "judge a model on games it has not seen"),
     "export": ("ginkgo.models.export", "write a model as ONNX, SavedModel or LiteRT"),
@@ -28,6 +29,7 @@ VERBS = {
     "rate": ("ginkgo.arena.rate", "rate all engines of several matches"),
     "reinforce": ("ginkgo.selfplay.reinforce", "get stronger by self-play"),
     "selfplay": ("ginkgo.selfplay.cli", "let a model play against itself and store the games"),
+    "serve": ("ginkgo.fleet.serve", "collect the games of many machines, hand out models"),
     "stats": ("ginkgo.records.stats", "count games and positions, and audit the winners"),
     "train": ("ginkgo.training.cli", "train a network on records or games"),
     "usi": ("ginkgo.usi.engine", "play through the USI protocol, in any shogi GUI"),

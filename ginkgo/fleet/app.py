@@ -1,0 +1,72 @@
+"""The server's HTTP: `make_app` of options, database and storage.
+
+In: requests of workers, of the trainer, of anybody. Out: answers; the OpenAPI description of them
+is at `/openapi.json`, a page of it at `/docs`.
+
+What a request may cost is settled before it is read: who sends it, how often, how many bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+
+import ginkgo
+from ginkgo.errors import GinkgoError
+from ginkgo.fleet import api_public, api_trainer, api_worker
+from ginkgo.fleet.config import ServeConfig
+from ginkgo.fleet.database import Database
+from ginkgo.fleet.http import BodyLimit, Server
+from ginkgo.fleet.intake import Intake
+from ginkgo.fleet.storage import Storage
+from ginkgo.fleet.upload import Refused
+from ginkgo.fleet.validate import Validators
+
+#: What a refusal is answered with, where it is not 422.
+_STATUS = {"task": 404, "numbers": 422, "conflict": 409, "old model": 410, "busy": 503}
+
+
+def make_app(config: ServeConfig) -> FastAPI:
+    """The server as an ASGI application; it opens what it needs at once.
+
+    Raises:
+        GinkgoError: database or storage cannot be used.
+    """
+    database, storage = Database(config.database), Storage(config.storage)
+    validators = Validators(config.validators)
+    intake = Intake(config, database, storage, validators)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        yield
+        validators.close()
+        database.close()
+
+    app = FastAPI(
+        title="ginkgo",
+        version=ginkgo.__version__,
+        description="Collects games of self-play and hands out models and tasks.",
+        lifespan=lifespan,
+    )
+    app.state.server = Server(config, database, storage, intake)
+    for api in (api_public, api_worker, api_trainer):
+        app.include_router(api.router, prefix="/api/v1")
+    app.add_middleware(BodyLimit, config=config)
+
+    @app.exception_handler(Refused)
+    def refused(_request: Request, error: Refused) -> JSONResponse:
+        status = _STATUS.get(error.kind, 422)
+        headers = {"Retry-After": "1"} if status == 503 else {}
+        return JSONResponse({"detail": error.reason, "kind": error.kind}, status, headers)
+
+    @app.exception_handler(GinkgoError)
+    def failed(_request: Request, error: GinkgoError) -> JSONResponse:
+        # The storage is away, or full: the sender keeps what it has and tries again.
+        print(f"error: {error}", flush=True)
+        headers = {"Retry-After": "60"}
+        return JSONResponse({"detail": "the server cannot store at the moment"}, 503, headers)
+
+    return app
