@@ -27,7 +27,7 @@ VERBS = {
     "match": ("ginkgo.arena.match", "play two engines against each other, with Elo and SPRT"),
     "play": ("ginkgo.play.server", "play against a network in the browser"),
     "rate": ("ginkgo.arena.rate", "rate all engines of several matches"),
-    "reinforce": ("ginkgo.selfplay.reinforce", "get stronger by self-play"),
+    "reinforce": ("ginkgo.fleet.reinforce", "get stronger by self-play"),
     "selfplay": ("ginkgo.selfplay.cli", "let a model play against itself and store the games"),
     "serve": ("ginkgo.fleet.serve", "collect the games of many machines, hand out models"),
     "stats": ("ginkgo.records.stats", "count games and positions, and audit the winners"),

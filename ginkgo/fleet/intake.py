@@ -102,9 +102,10 @@ class Intake:
 
     def _check_current(self, model: str) -> None:
         with self._database.session() as session:
-            newest = session.scalars(
-                select(Model.name).order_by(Model.id.desc()).limit(self._config.models_accepted)
-            ).all()
+            names = session.scalars(
+                select(Model.name).join(Run, Run.model_id == Model.id).order_by(Run.number.desc())
+            )
+            newest = list(dict.fromkeys(names))[: self._config.models_accepted]
         if model not in newest:
             raise Refused("old model", f"{model} has been replaced by newer ones")
 

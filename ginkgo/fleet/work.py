@@ -36,8 +36,9 @@ def described(model: Model) -> dict[str, Any]:
 
 
 def newest_model(session: Session) -> Model | None:
-    """The model that came last."""
-    return session.scalar(select(Model).where(Model.file != "").order_by(Model.id.desc()).limit(1))
+    """The model that the newest run is played with: the last one that was released."""
+    run = session.scalar(select(Run).order_by(Run.number.desc()).limit(1))
+    return None if run is None else session.get_one(Model, run.model_id)
 
 
 def open_tasks(session: Session, user: User) -> int:

@@ -9,6 +9,7 @@ import contextlib
 import json
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,12 +106,14 @@ def judge(
     folder: Path,
     generation: int,
     steps: int,
+    play: Callable[..., dict[str, Any]],
 ) -> tuple[bool, Difference]:
     """Whether a new model takes the place of the one that plays.
 
     Args:
         playouts: of each move. folder: for the match. generation: of the new model.
         steps: trained since the one that plays.
+        play: as `play_match`, without its first argument.
 
     Raises:
         GinkgoError: a model cannot be played.
@@ -118,7 +121,7 @@ def judge(
     playouts = config.gate_playouts or playouts
 
     def match(games: int, sprt: tuple[float, float] | None = None) -> dict[str, Any]:
-        return play_match(config, new, old, playouts, games, folder, generation, sprt)
+        return play(new, old, playouts, games, folder, generation, sprt)
 
     if config.gate == "sprt":
         found = match(config.gate_games, (0.0, config.gate_elo))

@@ -23,7 +23,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -192,6 +192,7 @@ class Loop:
                 self.folder / "gates" / f"{number:05d}",
                 number,
                 done - steps,
+                self._match,
             )
         player = games.options["options"]["model"]
         figures = figures_of(games, games.options["resign_threshold"])
@@ -244,7 +245,24 @@ class Loop:
         if run.options and run.complete:
             return
         _say(f"run {run.number}: {config.games:,} games of {Path(config.model).name}")
-        play_run(config, run, earlier[-_CALIBRATED_BY:], say=_say)
+        self._fill(config, run, earlier[-_CALIBRATED_BY:])
+
+    def _fill(self, config: SelfplayConfig, run: RunFolder, earlier: Sequence[RunFolder]) -> None:
+        """Have the games of a run played that are not there yet."""
+        play_run(config, run, earlier, say=_say)
+
+    def _match(
+        self,
+        new: Path,
+        old: Path,
+        playouts: int,
+        games: int,
+        folder: Path,
+        seed: int,
+        sprt: tuple[float, float] | None = None,
+    ) -> dict[str, Any]:
+        """Have a match played; see `gate.play_match`."""
+        return gate.play_match(self.config, new, old, playouts, games, folder, seed, sprt)
 
     def _plan(self, number: int, lines: list[dict[str, Any]], games: RunFolder) -> dict[str, Any]:
         """What the generation trains on, chosen once."""

@@ -52,6 +52,23 @@ def open_run(config: SelfplayConfig) -> RunFolder:
     return run_folder(config.out, runs[-1].number + 1 if runs else 1)
 
 
+def begin_run(config: SelfplayConfig, run: RunFolder, earlier: Iterable[RunFolder]) -> None:
+    """Note with which options a run is played, and when to resign.
+
+    Args:
+        earlier: runs whose games tell that.
+    """
+    games = [game for other in earlier for game in played_on(other)]
+    run.begin(
+        {
+            "games": config.games,
+            "resign_threshold": calibrated(games, config.false_resigns, config.resign),
+            "options": deciding(config),
+            "versions": versions(),
+        }
+    )
+
+
 def play_run(
     config: SelfplayConfig,
     run: RunFolder,
@@ -72,16 +89,7 @@ def play_run(
     """
     run.look()
     if not run.options:
-        games = [game for other in earlier for game in played_on(other)]
-        threshold = calibrated(games, config.false_resigns, config.resign)
-        run.begin(
-            {
-                "games": config.games,
-                "resign_threshold": threshold,
-                "options": deciding(config),
-                "versions": versions(),
-            }
-        )
+        begin_run(config, run, earlier)
     threshold = run.options["resign_threshold"]
     meta = {"model": config.model, "seed": config.seed, "resign_threshold": threshold}
     meta |= {"options": run.options["options"], "versions": versions()}
