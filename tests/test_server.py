@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import multiprocessing
 import pickle
 import struct
 import zipfile
@@ -21,12 +22,30 @@ from ginkgo.fleet.app import make_app
 from ginkgo.fleet.config import TASK_GAMES, ServeConfig, check_serve, load_worker
 from ginkgo.fleet.database import Base, Database, PlayedRow, Quarantined
 from ginkgo.fleet.upload import Refused
-from ginkgo.fleet.validate import Expected, validate
+from ginkgo.fleet.validate import Expected, Validators, validate
 from ginkgo.records.game import STARTPOS
 from ginkgo.records.kifu.selfplay import as_arrays, load_arrays
 from ginkgo.selfplay.audit import faults_of
 
 SMALL = ServeConfig(largest_upload=400_000, largest_model=3_000_000, models_accepted=2)
+
+
+class Here:
+    """Checks uploads in this process, which starts sooner."""
+
+    def __init__(self, _processes):
+        pass
+
+    def check(self, data, expected):
+        return validate(data, expected)
+
+    def close(self):
+        pass
+
+
+@pytest.fixture(autouse=True)
+def _checks_here(monkeypatch):
+    monkeypatch.setattr("ginkgo.fleet.app.Validators", Here)
 
 
 class Place:
@@ -160,14 +179,15 @@ def test_games_of_old_models_are_refused(place, games, tmp_path):
 
 def test_no_more_games_are_handed_out_than_are_wanted(place):
     open_run(place.client, place.tom, 2, "first", games=20)
-    assert place.task(place.ann, 30)["games"] == 30
-    assert place.task(place.ann, 30)["run"] == 2
-    answer = place.client.post("/api/v1/tasks", json={}, headers=place.ann)
+    tasks = [place.task(place.ann, 30, worker="w")]
+    tasks.append(place.task(place.ann, 30, worker="w", holding=[tasks[0]["task"]]))
+    assert [task["run"] for task in tasks] == [2, 2]
+    wish = {"worker": "w", "holding": [task["task"] for task in tasks]}
+    answer = place.client.post("/api/v1/tasks", json=wish, headers=place.ann)
     assert (answer.status_code, answer.headers["Retry-After"]) == (204, "10")
+    assert place.client.post("/api/v1/tasks", json={}, headers=place.bob).status_code == 204
     # A worker that has begun anew no longer plays what it had before.
-    wish = {"worker": "w", "holding": []}
-    place.client.post("/api/v1/tasks", json={**wish, "worker": ""}, headers=place.ann)
-    assert place.task(place.bob, 10, **wish)["games"] == 10
+    assert place.task(place.ann, 10, worker="w")["games"] == 10
 
 
 def test_revoked_games_are_counted_no_longer(place, games):
@@ -473,6 +493,20 @@ def test_hostile_uploads_are_refused(games, tmp_path, monkeypatch):
     assert kinds["NaN of a full search"] == "nan"
     assert kinds["pickle in an array"] == "type"
     assert kinds["number twice"] == "numbers"
+
+
+def test_checks_in_a_process_of_their_own(games):
+    validators = Validators(1)
+    try:
+        assert len(validators.check(packed(games, "first"), EXPECTED)) == 16
+        with pytest.raises(Refused, match="no zip archive"):
+            validators.check(b"hello", EXPECTED)
+        for child in multiprocessing.active_children():
+            child.kill()
+            child.join()
+        assert len(validators.check(packed(games, "first"), EXPECTED)) == 16
+    finally:
+        validators.close()
 
 
 def test_what_is_refused_is_set_aside_with_its_reason(place, games):

@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
 import ginkgo
@@ -68,5 +69,12 @@ def make_app(config: ServeConfig) -> FastAPI:
         print(f"error: {error}", flush=True)
         headers = {"Retry-After": "60"}
         return JSONResponse({"detail": "the server cannot store at the moment"}, 503, headers)
+
+    @app.exception_handler(RequestValidationError)
+    def senseless(_request: Request, error: RequestValidationError) -> JSONResponse:
+        # What was sent is not sent back: it may hold what JSON cannot, such as NaN.
+        found = error.errors()[0]
+        where = ".".join(map(str, found["loc"]))
+        return JSONResponse({"detail": f"{where}: {found['msg']}"[:500]}, 422)
 
     return app

@@ -88,7 +88,8 @@ class Intake:
                 if found is not None:
                     return found
         except Refused as refused:
-            self._quarantine(user, task_id, data, sha256, refused)
+            if refused.kind != "busy":
+                self._quarantine(user, task_id, data, sha256, refused)
             raise
         raise Refused("busy", "the same games came several times at once; send them again")
 

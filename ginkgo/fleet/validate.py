@@ -17,6 +17,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Any
 
+import cshogi
 import numpy as np
 from numpy.typing import NDArray
 
@@ -127,7 +128,6 @@ def _check_moves(name: str, moves: NDArray[np.uint16]) -> None:
 
 
 def _check_game(game: dict[str, NDArray], name: str, expected: Expected) -> CheckedGame:
-    from ginkgo.records.kifu.selfplay import _usi as usi_of
     from ginkgo.selfplay.audit import faults_of
 
     number = int(game["number"][0])
@@ -146,7 +146,7 @@ def _check_game(game: dict[str, NDArray], name: str, expected: Expected) -> Chec
         int(game["full"].sum()),
         winner,
         end,
-        usi_of(int(game["move"][0])) if plies else "",
+        cshogi.move_to_usi(int(game["move"][0])) if plies else "",
         tuple(_flags(game, winner, plies)),
         game,
     )
@@ -217,6 +217,8 @@ class Validators:
         pool = self._pool
         try:
             return pool.submit(validate, data, expected).result(_PATIENCE_S)
+        except TimeoutError:
+            raise Refused("busy", "too much to check at the moment") from None
         except BrokenProcessPool:
             self._renew(pool)
             # Another upload may have ended the process that had ours: once more, alone.

@@ -50,8 +50,10 @@ def open_tasks(session: Session, user: User) -> int:
 def give_up(session: Session, user: User, worker: str, holding: Sequence[int]) -> None:
     """Reckon no longer with the tasks of a worker that it no longer plays.
 
-    Games of theirs that come all the same are taken.
+    Games of theirs that come all the same are taken. A worker without a name keeps its tasks.
     """
+    if not worker:
+        return
     now = time.time()
     mine = (Task.user_id == user.id) & (Task.worker == worker) & (Task.expires > now)
     session.execute(update(Task).where(mine, Task.id.not_in(holding)).values(expires=now))
