@@ -35,7 +35,8 @@ from ginkgo.selfplay import learn, loop
 from ginkgo.selfplay.audit import audit
 from ginkgo.selfplay.store import run_folders
 
-WAIT_S = 60
+#: A hang ends the test after so long; slow machines and debuggers need patience.
+WAIT_S = 300
 
 
 def ginkgo(*arguments, **more) -> subprocess.Popen:
