@@ -352,6 +352,41 @@ def test_other_records_are_not_touched_unless_asked(tmp_path, source, lines):
     assert {Path(name).name for name in shards(out)} == {"other-00000.sfenx"}
 
 
+@pytest.mark.parametrize("to", ["usi", "kif", "sfenx"])
+def test_no_file_is_removed_that_no_conversion_wrote(tmp_path, source, to):
+    """`--overwrite` in a folder of kifu would empty it."""
+    out = source.parent
+    name = {"usi": "mine.usi", "kif": "2023/2023-01-02.kif", "sfenx": "train/mine.sfenx"}[to]
+    (out / name).parent.mkdir(exist_ok=True)
+    (out / name).write_text("startpos moves 7g7f\n")
+    for options in ({}, {"overwrite": True}):
+        with pytest.raises(GinkgoError, match=r"no conversion has written|is to be read"):
+            convert(config(source, out=out, to=to, **options))
+        assert (out / name).exists()
+        assert source.exists()
+    assert not list(out.glob("**/*-00000*"))
+
+
+def test_what_is_read_is_not_replaced(tmp_path, source):
+    """Though it bears the name that would be written."""
+    first = source.rename(source.with_name("engine-00000.usi"))
+    for given in (first, first.parent):
+        with pytest.raises(GinkgoError, match="is to be read"):
+            convert(config(given, out=first.parent, to="usi", overwrite=True))
+    assert first.exists()
+
+
+def test_files_of_other_kinds_are_told_of(tmp_path, source, capsys):
+    """Somebody's kifu may lie among them."""
+    for name in ("a.txt", "b.TXT", "c.lzh", "d", ".DS_Store"):
+        (source.parent / name).write_text("▲７六歩\n")
+    report = convert(config(source.parent, out=tmp_path / "out"))
+    assert report["passed_over"] == {".txt": 2, ".lzh": 1, "": 1}
+    assert main([str(source.parent), "-o", str(tmp_path / "b"), "--workers", "1"]) == 0
+    assert "4 files (.txt 2, " in capsys.readouterr().out
+    assert convert(config(source, out=tmp_path / "c"))["passed_over"] == {}
+
+
 def test_a_report_that_cannot_be_written(tmp_path, source, monkeypatch):
     """Found out before the work where that can be; at the end it costs no records."""
     out, report = tmp_path / "out", tmp_path / "r" / "report.json"
@@ -446,3 +481,38 @@ def test_ctrl_c_and_kill_leave_no_process(tmp_path, lines, sign):
         assert not list(out.glob("**/*"))
     else:
         assert not (out / "train" / "manifest.json").exists()
+
+
+def test_of_copies_the_one_with_a_result_is_written(tmp_path):
+    """Whichever comes first, in whatever file; copies that contradict each other are refused."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    moves = {"open": "2g2f 8c8d", "torn": "7g7f 3c3d", "drawn": "1g1f 1c1d", "same": "9g9f"}
+    stated = {
+        "a": {"open": "-", "torn": "b", "drawn": "d", "same": "-"},
+        "b": {"open": "w", "torn": "-", "drawn": "w", "same": "-"},
+        "c": {"open": "w", "torn": "b", "drawn": "d", "same": "-"},
+        "d": {"open": "-", "torn": "w", "drawn": "d", "same": "-"},
+    }
+    for name, winners in stated.items():
+        lines = [
+            f"startpos moves {moves[game]}\twinner={winner}\tgame={game}\n"
+            for game, winner in winners.items()
+        ]
+        (folder / f"{name}.usi").write_text("".join(lines))
+    for workers in (1, 2):
+        out = tmp_path / f"out{workers}"
+        report = convert(config(folder, out=out, workers=workers, val_fraction=0.0))
+        found = {record.game: record.winner for where in SPLITS for record in records(out, where)}
+        assert found == {"open": "w", "same": "-"}
+        assert (report["games"], report["duplicates"]) == (2, 6)
+        assert [(Path(one["file"]).name[0], one["line"]) for one in report["refused"]] == [
+            (name, line) for name in stated for line in (2, 3)
+        ]
+        torn, drawn = report["refused"][:2]
+        assert f"Black wins in {folder}/a.usi:2, White wins in {folder}/d.usi:2" in torn["reason"]
+        assert f"a draw in {folder}/a.usi:3, White wins in {folder}/b.usi:3" in drawn["reason"]
+    assert shards(tmp_path / "out1") == shards(tmp_path / "out2")
+    with pytest.raises(GinkgoError, match="contradict each other"):
+        convert(config(folder, out=tmp_path / "strict", strict=True))
+    assert not list((tmp_path / "strict").rglob("*.sfenx*"))

@@ -218,6 +218,21 @@ def test_moves_packed_in_another_way_are_noticed(kind, dtype):
     assert "moves are legal" in refused(records.tobytes(), f"x.{kind}").reason
 
 
+@pytest.mark.parametrize(
+    ("result", "winner", "end"),
+    [
+        *((0, "d", "unknown"), (1, "b", "unknown"), (2, "w", "unknown"), (4, "d", "sennichite")),
+        *((8 + 1, "b", "kachi"), (8 + 2, "w", "kachi"), (16, "d", "max_moves")),
+        (0x16, "d", "max_moves"),  # what dlshogi writes in place of 16
+    ],
+)
+def test_hcpe3_results(result, winner, end):
+    data = bytearray(hcpe3(random_game(1, 30, HANDICAPS["平手"], 0, ("toryo", "lose"))))
+    data[34] = result
+    game = read_one(bytes(data), "x.hcpe3")
+    assert (game.winner, game.end) == (winner, end)
+
+
 def test_hcpe3_games_with_visits(tmp_path):
     found = [random_game(seed, 50, HANDICAPS["平手"], 0, ("toryo", "lose")) for seed in range(70)]
     data = b"".join(map(hcpe3, found))

@@ -5,6 +5,8 @@ The games were written for these tests.
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from kifu_texts import CSA_HEADER, CSA_MOVES, KIF_HEADER, read_all, read_one, refused
 
@@ -662,3 +664,50 @@ def test_jkf_nests_without_end():
     assert read_one(text, "x.jkf").total == 1
     deep = '{"moves": [{}, ' + (node + ', "forks": [[') * 100_000
     assert "not JSON" in refused(deep, "x.jkf").reason
+
+
+# --- found by looking at what no known reader does ----------------------------------------------
+
+
+def jkf(*nodes: dict, **header: str) -> str:
+    return json.dumps({"header": header, "moves": [{}, *nodes]})
+
+
+def jkf_move(name: str, piece: str, **more) -> dict:
+    """`7776` or, without an origin, `76`."""
+    move = {"to": {"x": int(name[-2]), "y": int(name[-1])}, "piece": piece, **more}
+    if len(name) == 4:
+        move["from"] = {"x": int(name[0]), "y": int(name[1])}
+    return {"move": move}
+
+
+def test_nobody_wins_a_mate_problem_in_jkf():
+    moves = [jkf_move("7776", "FU"), jkf_move("3334", "FU"), {"special": "TORYO"}]
+    assert read_one(jkf(*moves)).winner == "w"
+    assert read_one(jkf(*moves, 手合割="詰将棋")).winner == "-"
+
+
+def test_jkf_that_leaves_the_origin_out_is_no_drop():
+    """A word that tells pieces on the board apart says so, though the drop would be legal."""
+    moves = [
+        *(jkf_move("7776", "FU"), jkf_move("3334", "FU"), jkf_move("8822", "KA", promote=True)),
+        *(jkf_move("3122", "GI"), jkf_move("55", "KA", relative="H"), {"special": "CHUDAN"}),
+    ]
+    assert read_one(jkf(*moves)).moves[-1] == "B*5e"
+    moves[4] = jkf_move("55", "KA", relative="R")
+    assert "cannot read" in refused(jkf(*moves)).reason
+
+
+def test_a_perpetual_check_that_the_moves_do_not_show_has_no_winner():
+    cycle = ["３八飛(28)", "７二飛(82)", "２八飛(38)", "８二飛(72)"] * 3
+    moves = "".join(f"{ply:4d} {move}\n" for ply, move in enumerate(cycle, 1))
+    assert kif(moves + "まで12手で千日手\n").winner == "d"
+    game = kif(moves + "まで12手で連続王手の千日手により先手の勝ち\n")
+    assert game.winner == "-"
+    assert "contradictory" in game.notes[-1]
+
+
+@pytest.mark.parametrize("word", ["入玉勝ち", "入玉宣言", "入玉宣言勝ち"])
+def test_an_end_word_with_the_sign_of_a_piece_in_it(word):
+    game = kif(OPENING + f"   3 {word}\n")
+    assert (game.end, game.winner, game.total) == ("kachi", "b", 2)

@@ -390,8 +390,9 @@ def test_models(tmp_path, capsys):
     assert by_number[0].moves[:8] != by_number[2].moves[:8]
     assert result["duplicates"] == 0
     for one in games:
-        for suffix in (".csa", ".kif"):
-            game = read_one((out / "kifu" / f"{one.number + 1:05d}{suffix}").read_text())
+        for suffix, encoding in ((".csa", "utf-8"), (".kif", "cp932")):
+            file = out / "kifu" / f"{one.number + 1:05d}{suffix}"
+            game = read_one(file.read_text(encoding))
             assert (list(game.moves), game.winner) == (list(one.moves), one.winner)
     # Going on: nothing is played again; a line that was torn off is.
     file = out / GAMES

@@ -291,6 +291,30 @@ def test_sequential_halving_by_hand():
     assert halving.best(visits, values) == better[0]
 
 
+@pytest.mark.parametrize(
+    ("considered", "simulations", "shape"),
+    [
+        (8, 32, [11, 11, 3, 3, 1, 1, 1, 1]),
+        (4, 31, [13, 12, 3, 3, 0, 0, 0, 0]),
+    ],
+)
+@pytest.mark.parametrize("batch", [1, 3, 8, 16])
+def test_gumbel_compares_moves_after_equally_many_visits(batch, considered, simulations, shape):
+    """Also where leaves of one batch meet: what is lost so is made up for, in the same round."""
+    for seed in range(4):
+        line = Line(moves=["7g7f", "3c3d", "2g2f"][:seed])
+        config = SearchConfig(nodes=1000, gumbel=considered, batch=batch, seed=seed)
+        search = Search(config, line)
+        search.begin(simulations)
+        run([search], Queue(HashEvaluator()), simulations + 1)
+        visits = np.sort(search._root_visits())[::-1]
+        assert visits[:8].tolist() == shape
+        last = np.flatnonzero(search._root_visits() >= shape[1])
+        score = search._halving._score(search._root_visits(), search._root_values())
+        best = search._halving.best(search._root_visits(), search._root_values())
+        assert best == last[score[last].argmax()]
+
+
 def test_improved_policy_by_hand():
     logits = np.log(np.array([0.5, 0.25, 0.25]))
     visits = np.array([2, 1, 0])

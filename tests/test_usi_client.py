@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import textwrap
+import threading
 import time
 
 import psutil
@@ -83,7 +85,7 @@ def test_last_report_and_ponder_move(tmp_path):
         ("say('bestmove')", EngineNonsense, "names no move"),
         ("say('bestmove 7g7f+++')", EngineNonsense, "names no move"),
         ("sys.stdout.buffer.write(b'\\xff\\x00\\nbestmove \\xfe\\n'); sys.stdout.flush()",
-         EngineNonsense, "names no move"),
+         EngineNonsense, r"xfe' names no move"),
         ("import os; os.close(1); time.sleep(60)", EngineDied, "instead of bestmove"),
     ],
 )  # fmt: skip
@@ -104,10 +106,24 @@ def test_an_engine_that_talks_without_end(tmp_path):
     assert not engine.alive
 
 
+def test_what_nobody_reads_does_not_fill_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("ginkgo.usi.client._WAITING", 50)
+    go = "say('bestmove 7g7f', *['info depth 1'] * 5000)"
+    with Client(fake(tmp_path, go)) as engine:
+        assert engine.go("startpos", "byoyomi 10", 60).move == "7g7f"
+        engine.send("isready")  # its answer is behind all of them, and is not lost
+        deadline = time.monotonic() + 60
+        while not (engine._lines.queue and engine._lines.queue[-1] == "readyok"):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert engine._lines.qsize() <= 51
+        assert engine.go("startpos", "byoyomi 10", 60).move == "7g7f"
+
+
 def test_a_stopped_engine_answers_late(tmp_path):
     go = "sys.stdin.readline(); say('bestmove resign')"
     with Client(fake(tmp_path, go)) as engine:
-        assert engine.go("startpos", "infinite", 0.2).move == "resign"
+        assert engine.go("startpos", "infinite", 0.2, grace=60).move == "resign"
 
 
 def test_answers_of_an_earlier_search_are_not_taken(tmp_path):
@@ -121,7 +137,8 @@ def test_answers_of_an_earlier_search_are_not_taken(tmp_path):
 def test_engines_that_do_not_start(tmp_path):
     with pytest.raises(EngineDied, match="cannot start"):
         Client([str(tmp_path / "none")])
-    with pytest.raises(EngineDied, match="instead of usiok"):
+    # It may be gone before anything is sent.
+    with pytest.raises(EngineDied, match=r"instead of usiok|died before 'usi'"):
         Client([sys.executable, "-c", "pass"], seconds=20)
     with pytest.raises(EngineTimeout, match="no usiok"):
         Client([sys.executable, "-c", "import time; time.sleep(60)"], seconds=0.3)
@@ -153,3 +170,29 @@ def test_scores():
     read_info(["info", "score", "cp"], info)
     read_info(["info"], info)
     assert info.mate == -4
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes that leave their group")
+def test_a_child_that_has_left_the_group(tmp_path):
+    """It keeps the pipe open; the client must not wait for its end."""
+    pid = tmp_path / "pid"
+    go = f"""
+import os
+import signal
+if not os.fork():
+    os.setsid()
+    open({str(pid)!r}, "w").write(str(os.getpid()))
+    time.sleep(300)
+time.sleep(300)
+"""
+    engine = Client(fake(tmp_path, go))
+    with pytest.raises(EngineTimeout):
+        engine.go("startpos", "byoyomi 1", 5)
+    done = threading.Thread(target=engine.kill, daemon=True)
+    done.start()
+    done.join(60)
+    try:
+        assert not done.is_alive()
+        assert not engine.alive
+    finally:
+        os.kill(int(pid.read_text()), signal.SIGKILL)

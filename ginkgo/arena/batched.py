@@ -5,11 +5,11 @@ In: pairings, two players. Out: the games as they end.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import numpy as np
 
+from ginkgo.arena.config import cores
 from ginkgo.arena.players import Player
 from ginkgo.arena.referee import MATE, Pairing, Played, Referee, Rules
 from ginkgo.search.evaluators import make_evaluator
@@ -25,8 +25,10 @@ from ginkgo.usi.thinker import centipawns
 _SIMULATIONS_PER_LEAF = 16
 #: Nodes of a tree, in searches of a move; what is kept from the moves before may take a third.
 _SEARCHES_PER_TREE = 3
-#: Games of a group, below which a second group costs more than it gains.
+#: Games of a group, below which another group costs more than it gains.
 _GROUP = 8
+#: Gathering leaves holds the interpreter's lock: more cores than these would wait for it.
+_MOST_GROUPS = 8
 
 
 def play_models(
@@ -52,8 +54,8 @@ def make_queues(
 ) -> tuple[list[list[Queue]], dict[str, int]]:
     """Queues for `play_many`, and which of them each player uses.
 
-    Players with the same network share its batches and what is remembered of positions. A second
-    group of queues is there where it pays.
+    Players with the same network share its batches and what is remembered of positions. There is a
+    group of queues for each core, where there are games enough.
 
     Raises:
         GinkgoError: a model cannot be played.
@@ -64,7 +66,9 @@ def make_queues(
     distinct = list(dict.fromkeys(named.values()))
     queues = [[Queue(make_evaluator(*network)) for network in distinct]]
     waits = any(queue.evaluator.note is not None for queue in queues[0])
-    if waits and together >= 2 * _GROUP and (os.cpu_count() or 1) > 1:
+    # A thread of the network keeps a core busy; its gathering takes a few percent of one.
+    groups = min(cores(), _MOST_GROUPS, together // _GROUP) if waits else 1
+    for _ in range(1, groups):
         queues.append([Queue(make_evaluator(*network)) for network in distinct])
     return queues, {side: distinct.index(network) for side, network in named.items()}
 

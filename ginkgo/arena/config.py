@@ -13,6 +13,10 @@ from ginkgo.errors import GinkgoError
 
 #: Games at most, without and with a sequential test.
 _GAMES, _GAMES_SPRT = 100, 20_000
+#: Below this are all numbers; some systems cannot wait for longer.
+_MOST = 10**9
+#: A score that is so near to 0 or 1 that no match would tell it from more.
+_MOST_ELO = 1000
 #: Games of models that run at the same time, and bytes that their trees may take.
 _TOGETHER, _MEMORY = 128, 2 << 30
 
@@ -83,24 +87,35 @@ def checked(config: MatchConfig) -> MatchConfig:
     Raises:
         GinkgoError: a value that means nothing.
     """
-    for name in ("games", "nodes", "opening_plies", "max_ply", "concurrency", "margin", "seed"):
-        if getattr(config, name) < 0:
-            raise GinkgoError(f"--{name.replace('_', '-')} {getattr(config, name)}: expected 0 or "
-                              "more")  # fmt: skip
+    if config.seed < 0:
+        raise GinkgoError(f"--seed {config.seed}: expected 0 or more")
+    for name in ("games", "nodes", "opening_plies", "max_ply", "concurrency", "margin"):
+        if not 0 <= getattr(config, name) < _MOST:
+            raise GinkgoError(f"--{name.replace('_', '-')} {getattr(config, name)}: expected 0 to "
+                              f"{_MOST - 1:,}")  # fmt: skip
     if config.games % 2:
         raise GinkgoError(
             f"--games {config.games}: expected an even number, each opening is played twice"
         )
-    if config.patience <= 0:
-        raise GinkgoError(f"--patience {config.patience}: expected more than 0")
-    if config.sprt is not None and not config.sprt[0] < config.sprt[1]:
-        raise GinkgoError(f"--sprt {config.sprt[0]} {config.sprt[1]}: expected the smaller first")
+    if not 0 < config.patience < _MOST:
+        raise GinkgoError(f"--patience {config.patience}: expected more than 0, below {_MOST:,}")
+    if config.sprt is not None and not -_MOST_ELO <= config.sprt[0] < config.sprt[1] <= _MOST_ELO:
+        raise GinkgoError(
+            f"--sprt {config.sprt[0]} {config.sprt[1]}: expected the smaller first, both within "
+            f"{_MOST_ELO}"
+        )
     for name in ("alpha", "beta"):
         if not 0 < getattr(config, name) < 0.5:
             raise GinkgoError(f"--{name} {getattr(config, name)}: expected more than 0, below .5")
     if config.adjudicate is not None and min(config.adjudicate) < 1:
         raise GinkgoError("--adjudicate: expected a score and a number of plies above 0")
     return replace(config, games=config.games or (_GAMES_SPRT if config.sprt else _GAMES))
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return usable or 1
 
 
 def games_together(config: MatchConfig, size: int) -> int:
@@ -113,5 +128,4 @@ def games_together(config: MatchConfig, size: int) -> int:
         return min(config.concurrency, config.games)
     if size:
         return max(1, min(_TOGETHER, config.games, _MEMORY // size))
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(cores or 1, config.games)
+    return min(cores(), config.games)

@@ -50,12 +50,14 @@ class Seat:
             EngineError: it does not come that far. GinkgoError: it lacks an option.
         """
         client = self._client
-        if client is not None and client.alive:
-            client.ready(self._patience)
-        else:
+        if client is not None:
+            # One that has ended after its last game is no worse than one that ends a moment later.
+            with contextlib.suppress(EngineDied):
+                client.ready(self._patience)
+                client.new_game()
+                return
             self.drop()
-            client = self._start()
-        client.new_game()
+        self._start().new_game()
 
     def _start(self) -> Client:
         if self._stopped.is_set():
@@ -196,14 +198,16 @@ def _move(referee: Referee, seat: Seat, clocks: Clocks, patience: float, margin:
 
 
 def score_of(info: Info) -> int | None:
-    """Centipawns of the side to move, as the engine said last.
+    """Centipawns of the side to move, as the engine said last; never more than a mate.
 
-    >>> score_of(Info(mate=-5)), score_of(Info(cp=31)), score_of(Info())
-    (-30000, 31, None)
+    Some engines say more, and readers of kifu fail at what is no 32-bit number.
+
+    >>> score_of(Info(mate=-5)), score_of(Info(cp=31)), score_of(Info()), score_of(Info(cp=10**40))
+    (-30000, 31, None, 30000)
     """
     if info.mate is not None:
         return MATE if info.mate > 0 else -MATE
-    return info.cp
+    return None if info.cp is None else max(-MATE, min(MATE, info.cp))
 
 
 # --- many games -------------------------------------------------------------------------------

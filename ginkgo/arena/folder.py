@@ -14,8 +14,8 @@ from typing import Any
 
 from ginkgo.arena.referee import Played
 from ginkgo.errors import GinkgoError
-from ginkgo.records.files import write_text
-from ginkgo.records.kifu.write import write_csa, write_kif
+from ginkgo.records.files import atomic_write, write_text
+from ginkgo.records.kifu.write import kif_file, write_csa
 
 CONFIG, GAMES, RESULT = "config.json", "games.jsonl", "result.json"
 #: Settings that may change when a match goes on: they leave its games as they are.
@@ -33,22 +33,26 @@ class MatchFolder:
             kifu: write each game as CSA and KIF.
 
         Raises:
-            GinkgoError: it holds a match with other settings, or cannot be written.
+            GinkgoError: it holds a match with other settings, another process writes to it, or it
+                cannot be written.
         """
         self.path, self._kifu = path, kifu
         self.names: tuple[str, str] = tuple(one["name"] for one in settings["players"])  # type: ignore[assignment]
-        if (path / CONFIG).exists():
-            _compare(path, read_settings(path), settings)
-        elif (path / GAMES).exists():
-            raise GinkgoError(f"{path}: holds games but no {CONFIG}; give another folder by --out")
-        write_text(path / CONFIG, json.dumps(settings, indent=1, ensure_ascii=False) + "\n")
-        _drop_torn_line(path / GAMES)
-        self.games = read_games(path)
-        """Games that have been played."""
+        self._file = _open_alone(path / GAMES)
         try:
-            self._file = os.open(path / GAMES, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        except OSError as error:
-            raise GinkgoError(f"{path / GAMES}: cannot write: {error.strerror}") from None
+            if (path / CONFIG).exists():
+                _compare(path, read_settings(path), settings)
+            elif (path / GAMES).stat().st_size:
+                raise GinkgoError(
+                    f"{path}: holds games but no {CONFIG}; give another folder by --out"
+                )
+            write_text(path / CONFIG, json.dumps(settings, indent=1, ensure_ascii=False) + "\n")
+            _drop_torn_line(path / GAMES)
+            self.games = read_games(path)
+            """Games that have been played."""
+        except BaseException:
+            os.close(self._file)
+            raise
 
     def __enter__(self) -> MatchFolder:
         return self
@@ -57,7 +61,7 @@ class MatchFolder:
         os.close(self._file)
 
     def add(self, played: Played) -> None:
-        """Keep a game: first its kifu, then its line, in one write.
+        """Keep a game: first its kifu, then its line.
 
         Raises:
             GinkgoError: it cannot be written.
@@ -66,14 +70,45 @@ class MatchFolder:
             name = f"{played.number + 1:05d}"
             plain = played.game(self.names, comments=False)
             write_text(self.path / "kifu" / f"{name}.csa", write_csa(plain))
-            write_text(self.path / "kifu" / f"{name}.kif", write_kif(played.game(self.names)))
+            with atomic_write(self.path / "kifu" / f"{name}.kif") as stream:
+                stream.write(kif_file(played.game(self.names)))
         line = json.dumps(played.to_json(), ensure_ascii=False, separators=(",", ":")) + "\n"
+        rest = line.encode()
         try:
-            os.write(self._file, line.encode())
+            while rest:  # a disk that is nearly full takes a part
+                rest = rest[os.write(self._file, rest) :]
             os.fsync(self._file)
         except OSError as error:
             raise GinkgoError(f"{self.path / GAMES}: cannot write: {error.strerror}") from None
         self.games.append(played)
+
+
+def _open_alone(path: Path) -> int:
+    """A file to append to, locked for as long as it is open.
+
+    Raises:
+        GinkgoError: it cannot be written, or another process has it.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    except OSError as error:
+        raise GinkgoError(f"{path}: cannot write: {error.strerror}") from None
+    # Neither all systems nor all file systems have locks.
+    with contextlib.suppress(ImportError):
+        import fcntl
+
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            raise GinkgoError(
+                f"{path.parent}: another match is under way there; wait, or give another folder "
+                "by --out"
+            ) from None
+        except OSError:
+            pass
+    return file
 
 
 def _compare(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Play the match, or go on with it.
 
     Returns:
-        the exit status: 0 at its end, 130 after Ctrl-C.
+        the exit status: 0 at its end, 130 after Ctrl-C, 143 after SIGTERM.
 
     Raises:
         GinkgoError: a user's mistake.

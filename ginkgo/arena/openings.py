@@ -17,7 +17,7 @@ from random import Random
 import cshogi
 
 from ginkgo.errors import GinkgoError
-from ginkgo.records.files import open_binary
+from ginkgo.records.files import DAMAGED, open_binary
 from ginkgo.records.game import STARTPOS
 from ginkgo.records.replay import set_up
 from ginkgo.records.sfen import check_sfen
@@ -46,37 +46,44 @@ class Opening:
 # --- from a file ------------------------------------------------------------------------------
 
 
-def read_openings(path: Path, plies: int, seed: int) -> list[Opening]:
+def read_openings(path: Path, plies: int, seed: int, max_ply: int = 0) -> list[Opening]:
     """The openings of a file, in an order that the seed decides.
 
     Args:
         plies: moves of each, at most; 0: all that the line has.
         seed: of the order; 0: as in the file.
+        max_ply: at which a game is drawn; 0: never. What is over is passed over.
 
     Raises:
         GinkgoError: the file cannot be read, a line is no opening, or there is none.
     """
     found: dict[str, Opening] = {}
-    with open_binary(path) as stream:
-        for number, raw in enumerate(stream, 1):
-            text = raw.decode("utf-8-sig", "replace").split("\t")[0].strip()
-            if not text or text.startswith("#"):
-                continue
-            try:
-                opening, key = _parse(text, plies)
-            except GinkgoError as error:
-                raise GinkgoError(f"{path}:{number}: {error}") from None
-            if key:
-                found.setdefault(key, opening)
+    over = 0
+    try:
+        with open_binary(path) as stream:
+            for number, raw in enumerate(stream, 1):
+                text = raw.decode("utf-8-sig", "replace").split("\t")[0].strip()
+                if not text or text.startswith("#"):
+                    continue
+                try:
+                    opening, key = _parse(text, plies, max_ply)
+                except GinkgoError as error:
+                    raise GinkgoError(f"{path}:{number}: {error}") from None
+                over += not key
+                if key:
+                    found.setdefault(key, opening)
+    except (*DAMAGED, OSError) as error:
+        raise GinkgoError(f"{path}: {error}") from None
     if not found:
-        raise GinkgoError(f"{path}: no opening in it")
+        why = f": games are over in all {over}" if over else ""
+        raise GinkgoError(f"{path}: no opening in it{why}")
     openings = list(found.values())
     if seed:
         Random(seed).shuffle(openings)
     return openings
 
 
-def _parse(text: str, plies: int) -> tuple[Opening, str]:
+def _parse(text: str, plies: int, max_ply: int) -> tuple[Opening, str]:
     """An opening and what its last position is known by; empty where the game is over there."""
     text = text.removeprefix("position ").strip()
     if not text.startswith(("startpos", "sfen ")):
@@ -85,7 +92,7 @@ def _parse(text: str, plies: int) -> tuple[Opening, str]:
     if start != STARTPOS:
         start = check_sfen(start)
     line = Line(start, moves[: plies or None])
-    key = "" if line.ending() else " ".join(line.board.sfen().split()[:3])
+    key = "" if line.ending(max_ply) else " ".join(line.board.sfen().split()[:3])
     return Opening(start, tuple(line.usi)), key
 
 
@@ -188,13 +195,14 @@ def _captures(board: cshogi.Board, standing: int, low: int, high: int, depth: in
 class Openings:
     """The opening of each pair."""
 
-    def __init__(self, path: Path | None, plies: int, seed: int) -> None:
+    def __init__(self, path: Path | None, plies: int, seed: int, max_ply: int = 0) -> None:
         """
         Args:
             path: of a file; None: they are made.
+            max_ply: at which a game is drawn; 0: never.
 
         Raises:
-            GinkgoError: the file cannot be used.
+            GinkgoError: the file cannot be used, or no game would have a move after its opening.
         """
         self.name = str(path) if path else f"random moves, {plies or PLIES} plies"
         self.count: int | None = None
@@ -202,11 +210,15 @@ class Openings:
         self._made: Iterator[Opening] | None = None
         self._known: list[Opening] = []
         if path is None:
-            self._made = made_openings(plies or PLIES, seed)
-            self.mark = f"made {plies or PLIES} {seed}"
+            plies = plies or PLIES
+            if 0 < max_ply <= plies:
+                raise GinkgoError(f"--max-ply {max_ply}: expected more than the {plies} plies of "
+                                  "openings")  # fmt: skip
+            self._made = made_openings(plies, seed)
+            self.mark = f"made {plies} {seed}"
             """What tells these openings from others."""
             return
-        self._known = read_openings(path, plies, seed)
+        self._known = read_openings(path, plies, seed, max_ply)
         self.count = len(self._known)
         text = "\n".join(f"{one.start} {' '.join(one.moves)}" for one in self._known)
         self.mark = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

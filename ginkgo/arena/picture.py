@@ -46,7 +46,7 @@ def draw_ratings(path: Path, ratings: Sequence[Rating], samples: Mapping[str, in
         for one, x in zip(models, at, strict=True):
             axes.annotate(
                 _short(one.name), (x, one.elo), xytext=(6, 6), textcoords="offset points",
-                fontsize="small",
+                fontsize="small", parse_math=False,
             )  # fmt: skip
     others = [one for one in ratings if not samples.get(one.name)]
     for place, one in enumerate(others):
@@ -60,7 +60,8 @@ def draw_ratings(path: Path, ratings: Sequence[Rating], samples: Mapping[str, in
     axes.set_xlabel("training samples")
     axes.set_ylabel("Elo")
     axes.grid(color="#D8D8D8")
-    axes.legend(loc="best", fontsize="small")
+    for text in axes.legend(loc="best", fontsize="small").get_texts():
+        text.set_parse_math(False)  # a `$` in a name is one
     with atomic_write(path) as stream:
         figure.savefig(stream, format="png")
 

@@ -13,6 +13,7 @@ import re
 import shlex
 import shutil
 import sys
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -149,6 +150,9 @@ def parse_player(text: str) -> Player:
     >>> parse_player("usi:/bin/sh engine.sh --fast:byoyomi=1000,Skill Level=2").options
     {'Skill Level': '2'}
     """
+    # It goes into kifu, JSON and tables.
+    if any(unicodedata.category(sign) in ("Cc", "Cs") for sign in text):
+        raise GinkgoError(f"engine {text!a}: expected UTF-8 without control characters")
     engine = text[len(_USI) :] if text.startswith(_USI) else text
     parts = _OPTIONS.split(engine, maxsplit=1)
     pairs: dict[str, str] = {}
@@ -161,10 +165,15 @@ def parse_player(text: str) -> Player:
         **{name: _read(text, name, "int", pairs.pop(name)) for name in _LIMITS if name in pairs}
     )
     if text.startswith(_USI):
-        command = tuple(shlex.split(parts[0]))
+        try:
+            command = tuple(shlex.split(parts[0]))
+        except ValueError as error:
+            raise GinkgoError(f"engine {text}: {error} in its command") from None
         if not command:
             raise GinkgoError(f"engine {text}: expected a command after {_USI}")
         return Player(text, "", command, limits, options=pairs)
+    if not parts[0].strip():
+        raise GinkgoError(f"engine {text!r}: expected a model, or {_USI} and a command")
     return _model(text, parts[0], limits, pairs)
 
 
@@ -265,7 +274,14 @@ def _process_options(player: Player) -> dict[str, str]:
     if player.randomness.seed or player.randomness.temperature:
         _no_process(player, "seed" if player.randomness.seed else "temperature")
     options["Evaluator"], options["Threads"] = player.backend, str(player.threads)
-    return {**options, **player.options}
+    options |= player.options
+    for name, value in options.items():
+        # What `ginkgo usi` does not understand it passes over.
+        try:
+            BY_NAME[name.lower()].parse(value)
+        except GinkgoError as error:
+            raise GinkgoError(f"engine {player.text}: {error}") from None
+    return options
 
 
 def _no_process(player: Player, name: str) -> None:

@@ -7,6 +7,7 @@ In: folders of matches. Out: a Markdown table, with `--png` a picture over train
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -154,6 +155,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     from ginkgo.arena.rating import rate
     from ginkgo.records.files import check_writable, write_text
 
+    if not math.isfinite(config.anchor_elo):
+        raise GinkgoError(f"--anchor-elo {config.anchor_elo}: expected a number")
     if not config.matches:
         raise GinkgoError("no matches given: expected folders")
     for path in (config.out, config.png, config.json):

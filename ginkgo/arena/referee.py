@@ -100,7 +100,12 @@ class Played:
             KeyError, TypeError, ValueError, AttributeError: it is none.
         """
         lists = {name: tuple(found[name]) for name in ("scores", "times")}
-        return Played(**{**found, **lists, "moves": tuple(found["moves"].split())})
+        played = Played(**{**found, **lists, "moves": tuple(found["moves"].split())})
+        if not isinstance(played.number, int) or played.number < 0:
+            raise ValueError(f"number {played.number!r}")
+        if played.black != "ab"[played.number % 2] or played.winner not in ("b", "w", "d"):
+            raise ValueError(f"black {played.black!r}, winner {played.winner!r}")
+        return played
 
     def game(self, names: tuple[str, str], comments: bool = True) -> Game:
         """The game as the writers of kifu take it.

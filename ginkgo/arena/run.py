@@ -36,6 +36,8 @@ from ginkgo.arena.view import View, rows
 from ginkgo.errors import GinkgoError
 from ginkgo.records.files import check_writable, write_text
 
+#: Bytes of an engine's name in that of its folder.
+_NAME_BYTES = 60
 _TIMES = ("main", "byoyomi", "increment", "movetime")
 
 
@@ -46,7 +48,7 @@ def run_match(config: MatchConfig) -> int:
         config: checked.
 
     Returns:
-        the exit status: 0, or 130 where Ctrl-C broke the match off.
+        the exit status: 0, or where the match was broken off 130 (Ctrl-C) or 143 (SIGTERM).
 
     Raises:
         GinkgoError: a user's mistake.
@@ -54,14 +56,14 @@ def run_match(config: MatchConfig) -> int:
     if config.json:
         check_writable(config.json)
     players = _players(config)
-    openings = Openings(config.openings, config.opening_plies, config.seed)
+    openings = Openings(config.openings, config.opening_plies, config.seed, config.max_ply)
     rules = Rules(config.max_ply, config.adjudicate, config.declare)
     sprt = None
     if config.sprt is not None:
         sprt = Sprt(*config.sprt, config.alpha, config.beta, config.elo_model)
     path = config.out or Path("matches") / _folder_name(config)
     tally = Tally(sprt)
-    status = 0
+    interrupts: list[int] = []
     with MatchFolder(path, _settings(config, players, openings), config.kifu) as folder:
         names = folder.names
         for played in folder.games:
@@ -71,7 +73,7 @@ def run_match(config: MatchConfig) -> int:
             _hint(config, openings, view, len(folder.games))
             try:
                 games = _games(config, players, openings, rules, folder, tally)
-                with _interruptible() as interrupts, contextlib.closing(games):
+                with _interruptible(interrupts), contextlib.closing(games):
                     for played in games:
                         folder.add(played)
                         tally.add(played)
@@ -81,7 +83,11 @@ def run_match(config: MatchConfig) -> int:
                         if tally.verdict != "undecided":
                             break
             except KeyboardInterrupt:
-                status = 130
+                interrupts.append(signal.SIGINT)
+            except MemoryError:
+                raise GinkgoError(
+                    "no memory for the trees of all games; give fewer nodes or less --concurrency"
+                ) from None
         result = {"a": names[0], "b": names[1], **tally.result()}
         text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
         write_text(folder.path / RESULT, text)
@@ -90,32 +96,39 @@ def run_match(config: MatchConfig) -> int:
     shown = rows(result, names, config.games)
     width = max(len(title) for title, _ in shown)
     print("\n".join(f"{title:<{width}}  {value}" for title, value in shown))
-    if status:
-        print(f"\nbroken off; the same command goes on with {path}", flush=True)
-    return status
+    if not interrupts:
+        return 0
+    print(f"\nbroken off; the same command goes on with {path}", flush=True)
+    return 128 + interrupts[0]
 
 
 @contextlib.contextmanager
-def _interruptible() -> Iterator[list[int]]:
-    """The interrupts so far, Ctrl-C raising as ever.
+def _interruptible(interrupts: list[int]) -> Iterator[None]:
+    """Keeps the interrupts, each raising as Ctrl-C does.
 
     An exception that is raised inside a destructor or a callback of the interpreter is printed and
-    gone; the list keeps that it was.
+    gone; the list keeps that it was. SIGTERM (`timeout`, a shutdown) must not end this process
+    before those of the engines.
     """
-    interrupts: list[int] = []
 
     def note(number: int, _frame: object) -> None:
         interrupts.append(number)
         raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
-        yield interrupts
+        yield
         return
-    before = signal.signal(signal.SIGINT, note)
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {
+        number: signal.signal(number, note)
+        for number in numbers
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
     try:
-        yield interrupts
+        yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _games(
@@ -129,7 +142,7 @@ def _games(
     """The games that are still to be played, as they end."""
     done = {played.number for played in folder.games}
     missing = (number for number in range(config.games) if number not in done)
-    if tally.verdict != "undecided" or len(done.intersection(range(config.games))) == config.games:
+    if tally.verdict != "undecided" or sum(one < config.games for one in done) == config.games:
         return
     pairings = (Pairing(number, openings[number // 2]) for number in missing)
     if not any(player.process for player in players.values()):
@@ -155,7 +168,8 @@ def _times(text: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for item in text.split(",") if text else ():
         name, _, value = item.partition("=")
-        if name.strip() not in _TIMES or not value.strip().isdecimal():
+        # Ten digits of milliseconds are four months, more than a wait can last.
+        if name.strip() not in _TIMES or not (value.strip().isdecimal() and len(value) < 10):
             raise GinkgoError(
                 f"--time {text}: expected milliseconds as {'=…, '.join(_TIMES)}=…, "
                 "separated by commas"
@@ -177,7 +191,9 @@ def _folder_name(config: MatchConfig) -> str:
     for text in (config.a, config.b):
         name = re.sub(r"^usi:", "", text)
         name = re.sub(r"\S*/(?=[^/\s:]+)", "", name)
-        parts.append(re.sub(r"[^\w.=-]+", "-", name).strip("-")[:60])
+        name = re.sub(r"[^\w.=-]+", "-", name).strip("-")
+        # A folder's name has 255 bytes at most.
+        parts.append(name.encode()[:_NAME_BYTES].decode(errors="ignore"))
     return "_".join(parts) if parts[0] != parts[1] else f"{parts[0]}_itself"
 
 

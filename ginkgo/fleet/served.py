@@ -105,8 +105,14 @@ class ServedLoop(Loop):
 
     def _fill(self, config: SelfplayConfig, run: RunFolder, earlier: Sequence[RunFolder]) -> None:
         """Have the games of a run played by workers, and fetch them."""
+        with run.alone():
+            self._fill_alone(config, run, earlier)
+
+    def _fill_alone(
+        self, config: SelfplayConfig, run: RunFolder, earlier: Sequence[RunFolder]
+    ) -> None:
         if not run.options:
-            begin_run(config, run, earlier)
+            begin_run(config, run, earlier, self._trusted)
         begun = run.options
         options = {
             one.name: getattr(config, one.name)
@@ -141,7 +147,6 @@ class ServedLoop(Loop):
 
     def _fetch(self, run: RunFolder, files: Sequence[dict[str, Any]]) -> None:
         """Download the files of a run that are not there yet."""
-
         for one in files:
             path = _file_of(run, one["upload"])
             if path.exists():

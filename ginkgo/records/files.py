@@ -17,7 +17,8 @@ import sys
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -74,6 +75,7 @@ def find_files(
     paths: Sequence[str | Path],
     suffixes: Sequence[str],
     suffix_of: Callable[[str], str] = plain_suffix,
+    passed: Counter[str] | None = None,
 ) -> list[Path]:
     """All files with one of `suffixes` (compressed or not) at `paths`.
 
@@ -81,6 +83,9 @@ def find_files(
     subdirectories, through links too) or a glob pattern. The files of each path are sorted. A file
     that is met more than once (as a relative and an absolute path, through a link) keeps its first
     spelling. A link that leads nowhere is among them: whoever opens it says what is wrong.
+
+    Args:
+        passed: counts the files in directories that have none of the suffixes, by suffix.
 
     Raises:
         GinkgoError: a path does not exist, holds no file of these kinds, or is a directory (or
@@ -98,7 +103,7 @@ def find_files(
             # Unlike `Path.resolve` this takes links that lead in a circle.
             real = os.path.realpath(candidate)
             if candidate.is_dir():
-                inside += _files_below(str(candidate), real, suffixes, suffix_of)
+                inside += _files_below(str(candidate), real, suffixes, suffix_of, passed)
             else:
                 inside.append((candidate, real))
         if not inside:
@@ -106,6 +111,18 @@ def find_files(
         for file, real in sorted(inside):
             found.setdefault(real, file)
     return list(found.values())
+
+
+def passed_over(passed: Mapping[str, int]) -> str:
+    """What to say of the files that `find_files` counted.
+
+    >>> passed_over({".txt": 2, "": 1})
+    'passed over by their names: 3 files (.txt 2, no suffix 1); files that are named are read'
+    """
+    kinds = ", ".join(f"{suffix or 'no suffix'} {number:,}" for suffix, number in passed.items())
+    number = sum(passed.values())
+    files = f"{number:,} file{'s' if number > 1 else ''}"
+    return f"passed over by their names: {files} ({kinds}); files that are named are read"
 
 
 def _matches(pattern: str) -> list[Path]:
@@ -126,6 +143,7 @@ def _files_below(
     real: str,
     suffixes: Sequence[str] | None = None,
     suffix_of: Callable[[str], str] = plain_suffix,
+    passed: Counter[str] | None = None,
 ) -> Iterator[tuple[Path, str]]:
     """Files of a directory tree (None: with any suffix), and where they really are."""
     pending, seen = [(folder, real)], {real}
@@ -144,7 +162,8 @@ def _files_below(
                     seen.add(place)
                     pending.append((os.path.join(folder, entry.name), place))
             elif suffixes is not None and suffix_of(entry.name) not in suffixes:
-                continue
+                if passed is not None and entry.is_file() and not entry.name.startswith("."):
+                    passed[suffix_of(entry.name)] += 1
             elif entry.is_symlink() or entry.is_file():
                 yield Path(folder, entry.name), place
 

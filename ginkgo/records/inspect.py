@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -33,8 +34,13 @@ class InspectConfig:
     """One JSON object a game instead of text."""
 
 
-def inspect(paths: Sequence[str]) -> Iterator[tuple[str, int, Game | Refusal]]:
+def inspect(
+    paths: Sequence[str], passed: Counter[str] | None = None
+) -> Iterator[tuple[str, int, Game | Refusal]]:
     """(file, index of the game in it, game or why it cannot be used), every game replayed.
+
+    Args:
+        passed: counts the files that were passed over for their suffix, see `find_files`.
 
     Raises:
         GinkgoError: a path does not exist.
@@ -44,7 +50,7 @@ def inspect(paths: Sequence[str]) -> Iterator[tuple[str, int, Game | Refusal]]:
     from ginkgo.records.sources import files_at
 
     options = ReadOptions(variations=True)
-    for path in files_at(paths):
+    for path in files_at(paths, passed=passed):
         index = 0
         for raw in raw_games(path):
             if isinstance(raw, Refusal):
@@ -151,7 +157,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     if not config.files:
         raise GinkgoError("no files given: expected files, directories, globs or -")
-    for file, index, game in inspect(config.files):
+    passed: Counter[str] = Counter()
+    for file, index, game in inspect(config.files, passed):
         if config.json:
             print(json.dumps(as_json(file, index, game, config.moves), ensure_ascii=False))
             continue
@@ -162,4 +169,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             if config.board:
                 print(draw(game))
         sys.stdout.flush()
+    if passed:
+        from ginkgo.records.files import passed_over
+
+        print(passed_over(dict(passed.most_common())), file=sys.stderr)
     return 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -102,17 +103,22 @@ def _folder_name(folder: str) -> str:
 
 
 def find_sources(
-    paths: Sequence[str | Path], suffixes: Sequence[str] = GAME_SUFFIXES + RECORD_SUFFIXES
+    paths: Sequence[str | Path],
+    suffixes: Sequence[str] = GAME_SUFFIXES + RECORD_SUFFIXES,
+    passed: Counter[str] | None = None,
 ) -> list[Source]:
     """The sources at files, directories and globs, sorted by name.
 
     A file that is named itself may have any suffix, as long as its content is that of a game.
 
+    Args:
+        passed: counts the files that were passed over for their suffix, see `find_files`.
+
     Raises:
         GinkgoError: a path does not exist, or holds no file of these kinds.
     """
     found: dict[str, list[Path]] = {}
-    for file in files_at(paths, suffixes):
+    for file in files_at(paths, suffixes, passed):
         if suffix_of(file) not in suffixes and not (
             set(suffixes) & set(GAME_SUFFIXES) and _is_game_file(file)
         ):
@@ -122,14 +128,18 @@ def find_sources(
     return [Source(name, tuple(files)) for name, files in sorted(found.items())]
 
 
-def files_at(paths: Sequence[str | Path], suffixes: Sequence[str] = GAME_SUFFIXES) -> list[Path]:
+def files_at(
+    paths: Sequence[str | Path],
+    suffixes: Sequence[str] = GAME_SUFFIXES,
+    passed: Counter[str] | None = None,
+) -> list[Path]:
     """The files at paths; `-` stands for standard input.
 
     Raises:
         GinkgoError: a path does not exist, or is a directory without such a file.
     """
     named = [path for path in paths if str(path) != STDIN]
-    found = find_files(named, suffixes, suffix_of) if named else []
+    found = find_files(named, suffixes, suffix_of, passed) if named else []
     return [Path(STDIN), *found] if len(named) < len(paths) else found
 
 

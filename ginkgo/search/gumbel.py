@@ -75,38 +75,51 @@ class SequentialHalving:
         self._alive = order[:considered]
         self._rounds = max(1, int(np.ceil(np.log2(considered))))
         self._simulations = simulations
-        self._open: list[int] = []
-        self._issued = 0
-        self._begin_round()
+        self._before: NDArray[np.int64] | None = None
+        self._wanted = np.zeros(0, np.int64)
 
-    def _begin_round(self) -> None:
-        """Spread an equal share of the budget over the moves still alive, in turn."""
+    def _new_visits(self, visits: NDArray) -> NDArray[np.int64]:
+        """(m,) visits since the first request: a tree that was kept may have had some before."""
+        visits = np.asarray(visits, np.int64)
+        if self._before is None:
+            self._before = visits.copy()
+        return visits - self._before
+
+    def _begin_round(self, new: NDArray[np.int64], left: int) -> None:
+        """Spread an equal share of the budget over the moves still alive."""
         alive = len(self._alive)
-        visits = max(1, self._simulations // (self._rounds * alive))
-        left = self._simulations - self._issued
-        turn = self._alive.tolist() * visits
+        share = np.full(alive, max(1, self._simulations // (self._rounds * alive)))
         if alive <= 2:  # the last round takes what is left
-            turn = self._alive.tolist() * (left // alive + 1)
-        self._open = turn[:left]
+            share = left // alive + (np.arange(alive) < left % alive)
+        self._wanted = new[self._alive] + share
 
     def request(self, visits: NDArray, values: NDArray[np.float64], most: int) -> NDArray[np.int32]:
         """Moves to visit next, as indices; all of one round, so that they can be a batch.
+
+        What was asked for and not visited (the search met a leaf of the same batch again) is asked
+        for anew: the moves of a round are compared after equally many visits.
 
         Args:
             visits, values: (m,) of all moves so far; nothing may be in flight.
             most: how many at most.
         """
-        if not self._open and self._issued < self._simulations:
+        new = self._new_visits(visits)
+        left = self._simulations - int(new.sum())
+        if left <= 0:  # the budget is spent: go on with the best
+            return np.full(most, self.best(visits, values), np.int32)
+        if not len(self._wanted):
+            self._begin_round(new, left)
+        owed = self._wanted - new[self._alive]
+        if not (owed > 0).any():
             if len(self._alive) > 2:
                 score = self._score(visits, values)[self._alive]
                 half = max(2, -(-len(self._alive) // 2))
                 self._alive = self._alive[np.argsort(-score, kind="stable")[:half]]
-            self._begin_round()
-        taken, self._open = self._open[:most], self._open[most:]
-        self._issued += len(taken)
-        if not taken:  # the budget is spent: go on with the best
-            taken = [self.best(visits, values)] * most
-        return np.array(taken, np.int32)
+            self._begin_round(new, left)
+            owed = self._wanted - new[self._alive]
+        # In turn, those that are behind first.
+        in_turn = [self._alive[owed >= level] for level in range(int(owed.max()), 0, -1)]
+        return np.concatenate(in_turn)[: min(most, left)].astype(np.int32)
 
     def _score(self, visits: NDArray, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """g + logits + σ(q), their equation 5 within the moves alive."""
@@ -114,7 +127,10 @@ class SequentialHalving:
         return self._gumbel + self._logits + scaled(values, np.asarray(visits))
 
     def best(self, visits: NDArray, values: NDArray[np.float64]) -> int:
-        """Of the most visited moves alive, that with the largest g + logits + σ(q)."""
-        most = visits[self._alive].max()
-        among = self._alive[visits[self._alive] == most]
+        """Of the most visited moves alive, that with the largest g + logits + σ(q).
+
+        One visit less counts as equal: an odd budget leaves the last moves so.
+        """
+        new = self._new_visits(visits)[self._alive]
+        among = self._alive[(new >= new.max() - 1) & ((new > 0) | (new.max() == 0))]
         return int(among[self._score(visits, values)[among].argmax()])

@@ -185,7 +185,8 @@ def select(  # type: ignore[no-untyped-def]
 
     Args:
         limit: leaves and finished simulations together, at most.
-        forced: (limit,) index within the root of the edge to take first, -1: by PUCT.
+        forced: (limit,) index within the root of the edge to take first, -1: by PUCT. Each is
+            tried once: where it meets a leaf that is in flight, the next has its turn.
         leaves: (limit,) out: nodes to evaluate.
         steps: (limit, 2) out: how many moves to take back since the leaf before, and how many
             to make then.
@@ -199,8 +200,10 @@ def select(  # type: ignore[no-untyped-def]
     length_before = 0
     found, ended, collisions, used = 0, 0, 0, 0
     counters[FULL] = 0
-    while found + ended < limit and collisions <= limit // 4:
-        if nodes.proof[0] != 0:
+    all_forced = forced[limit - 1] >= 0
+    while found + ended < limit and (all_forced or collisions <= limit // 4):
+        turn = found + ended + collisions
+        if nodes.proof[0] != 0 or (all_forced and turn >= limit):
             break
         if (
             counters[NODES] >= len(nodes.parent)
@@ -212,8 +215,8 @@ def select(  # type: ignore[no-untyped-def]
         nodes.visits[0] += 1
         leaf = -1
         while True:
-            if depth == 0 and forced[found + ended] >= 0:
-                index = forced[found + ended]
+            if depth == 0 and turn < limit and forced[turn] >= 0:
+                index = forced[turn]
             else:
                 urgency = fpu_root if depth == 0 else fpu
                 index = _best_edge(nodes, edges, node, c_init, c_base, urgency)

@@ -52,8 +52,9 @@ def play_many(
     Args:
         games: begun only when there is room for them.
         queues: groups of queues, one for each network. With several groups the games are spread
-            over them, and while one group's batch is with the evaluator (in a thread), leaves are
-            gathered for another: so processor and device, or two cores, work at the same time.
+            over them, and while the batches of some groups are with their evaluators (each in a
+            thread), leaves are gathered for another: so processor and device, or all cores, work
+            at the same time.
             No evaluator may be in two groups.
         concurrency: games under way at most, at least one for each group.
 
@@ -67,7 +68,7 @@ def play_many(
     coming = iter(games)
     groups: list[_Group[T]] = [_Group(group) for group in queues]
     share = -(-max(concurrency, len(groups)) // len(groups))
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(len(groups)) as pool:
         while True:
             for group in groups:
                 yield from group.finish()

@@ -88,7 +88,7 @@ class _Game:
         self.rng = np.random.default_rng([*seed, number])
         opening = openings[int(self.rng.integers(len(openings)))]
         self.line = Line(opening.start)
-        may_resign = bool(self.rng.random() >= options.never_resign)
+        may_resign = bool(self.rng.random() >= options.never_resign) and threshold > 0
         self.played = PlayedGame(number, opening.start, "d", "max_moves", may_resign, 0)
         self._threshold = threshold if may_resign else 0.0
         self.ended = False
@@ -121,7 +121,9 @@ class _Game:
         self._temperature = temperature_at(self.line.ply - self.line.first_ply, options)
         config = self._full if self.is_full else self._cheap
         playouts = options.playouts if self.is_full else options.cheap_playouts
-        if config.gumbel:
+        if config.gumbel and not self.is_full:
+            # A full search always considers moves by chance: what it never looks at, the policy
+            # never learns. The numbers count little against values that differ.
             config = _scaled(config, self._temperature)
         # A new tree each time: forced visits, noise and the Gumbel numbers are of one move. What
         # the last search evaluated is in the queue's memory.

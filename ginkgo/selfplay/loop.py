@@ -17,7 +17,6 @@ file appears under its name only when it is whole: so the loop goes on wherever 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -36,7 +35,7 @@ from ginkgo.selfplay import gate, learn, report
 from ginkgo.selfplay.config import SelfplayConfig
 from ginkgo.selfplay.reinforce import ReinforceConfig, play_config
 from ginkgo.selfplay.run import play_run
-from ginkgo.selfplay.store import RunFolder, figures_of, run_folder, run_folders
+from ginkgo.selfplay.store import RunFolder, alone, figures_of, run_folder, run_folders
 from ginkgo.selfplay.window import Uses, WindowOptions, make_plan
 from ginkgo.training.config import TrainConfig
 
@@ -65,7 +64,7 @@ class Loop:
 
     def run(self) -> None:
         """Generation after generation, until the limits that were asked for."""
-        with self._alone():
+        with alone(self.folder):
             self._same_options()
             lines = self._lines()
             if not lines:
@@ -87,16 +86,6 @@ class Loop:
         return not config.minutes or spent + lines[-1]["seconds"] <= 60 * config.minutes
 
     # --- what is on disk ----------------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Nobody else works on the run. The lock goes with the process, however it ends."""
-        with open(self.folder / "lock", "w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise GinkgoError(f"{self.folder}: another process works on this run") from None
-            yield
 
     def _same_options(self) -> None:
         path = self.folder / "reinforce.json"
@@ -249,7 +238,15 @@ class Loop:
 
     def _fill(self, config: SelfplayConfig, run: RunFolder, earlier: Sequence[RunFolder]) -> None:
         """Have the games of a run played that are not there yet."""
-        play_run(config, run, earlier, say=_say)
+        play_run(config, run, earlier, say=_say, trusted=self._trusted)
+
+    @property
+    def _trusted(self) -> bool:
+        """Whether the first model's win rates mean something.
+
+        Random weights would resign at random, and the next model would learn that from the results.
+        """
+        return self.config.from_ is not None
 
     def _match(
         self,
@@ -270,7 +267,7 @@ class Loop:
         if path.exists():
             return json.loads(path.read_text())
         config, before = self.config, path.with_name(f"{number - 1:05d}.npz")
-        uses = Uses.load(before) if before.exists() else Uses()
+        uses = Uses.load(before) if number > 1 else Uses()
         runs = [one for one in run_folders(self.folder) if one.number <= number]
         for run in runs:
             run.look()
@@ -365,6 +362,9 @@ class Loop:
             workers=1,
             eval_every=steps,
             checkpoint_every=max(1, -(-steps // 4)),
+            # The few held-out games of a window tell no scale, and the factors of generation after
+            # generation, each of which starts from the weights before, would multiply.
+            calibrate=False,
             resume=any((directory / "checkpoints").glob("step-*.npz")),
         )
 

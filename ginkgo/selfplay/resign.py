@@ -68,10 +68,8 @@ def calibrated(games: list[PlayedOn], share: float, otherwise: float) -> float:
     Args:
         games: that were played on.
         share: of wrong resignations, at most.
-        otherwise: the threshold where there are too few games.
+        otherwise: the threshold where there are too few games; 0: nobody resigns then.
     """
-    if otherwise <= 0:
-        return 0.0
     best, enough = 0.0, False
     for threshold in GRID.tolist():
         found = tally(games, threshold)

@@ -52,17 +52,21 @@ def open_run(config: SelfplayConfig) -> RunFolder:
     return run_folder(config.out, runs[-1].number + 1 if runs else 1)
 
 
-def begin_run(config: SelfplayConfig, run: RunFolder, earlier: Iterable[RunFolder]) -> None:
+def begin_run(
+    config: SelfplayConfig, run: RunFolder, earlier: Iterable[RunFolder], trusted: bool
+) -> None:
     """Note with which options a run is played, and when to resign.
 
     Args:
-        earlier: runs whose games tell that.
+        earlier: runs whose games tell that. trusted: see `play_run`.
     """
     games = [game for other in earlier for game in played_on(other)]
+    untold = config.resign if trusted else 0.0
+    threshold = calibrated(games, config.false_resigns, untold) if config.resign else 0.0
     run.begin(
         {
             "games": config.games,
-            "resign_threshold": calibrated(games, config.false_resigns, config.resign),
+            "resign_threshold": threshold,
             "options": deciding(config),
             "versions": versions(),
         }
@@ -74,12 +78,15 @@ def play_run(
     run: RunFolder,
     earlier: Iterable[RunFolder] = (),
     say: Callable[[str], None] = print,
+    trusted: bool = True,
 ) -> Used:
     """Play the games of a run that are not stored yet.
 
     Args:
         run: where they go. earlier: runs whose games tell when to resign.
         say: told what happens.
+        trusted: whether the model's win rates mean something before games have told: else nobody
+            resigns until then.
 
     Returns:
         what the evaluators did.
@@ -87,9 +94,19 @@ def play_run(
     Raises:
         GinkgoError: the model cannot be played, a file cannot be written, a process has died.
     """
-    run.look()
+    with run.alone():
+        return _play(config, run, earlier, say, trusted)
+
+
+def _play(
+    config: SelfplayConfig,
+    run: RunFolder,
+    earlier: Iterable[RunFolder],
+    say: Callable[[str], None],
+    trusted: bool,
+) -> Used:
     if not run.options:
-        begin_run(config, run, earlier)
+        begin_run(config, run, earlier, trusted)
     threshold = run.options["resign_threshold"]
     meta = {"model": config.model, "seed": config.seed, "resign_threshold": threshold}
     meta |= {"options": run.options["options"], "versions": versions()}

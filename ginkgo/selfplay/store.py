@@ -7,6 +7,8 @@ the game: what was in progress when the process was killed is played again, the 
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import re
 from collections import Counter
@@ -75,18 +77,30 @@ class RunFolder:
 
     def files(self) -> list[Path]:
         """Its files of games, in order."""
-        return sorted(path for path in self.path.glob("games_*.npz") if _FILE.fullmatch(path.name))
+        found = {path: _FILE.fullmatch(path.name) for path in self.path.glob("games_*.npz")}
+        return sorted((path for path, match in found.items() if match), key=_number)
 
     def look(self) -> RunFolder:
-        """Find out what is there; remove what a killed process left half done."""
-        for left in self.path.glob(".*.tmp"):
-            left.unlink(missing_ok=True)
+        """Find out what is there."""
         self.stored, self._next, self.positions, self.recorded = set(), 0, 0, 0
         for path, _, arrays in self.arrays():
             self._count(arrays, self._new(arrays, path))
-            match = _FILE.fullmatch(path.name)
-            self._next = int(match[1]) + 1 if match else self._next
+            self._next = _number(path) + 1
         return self
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else stores games here: two would overwrite each other's files. What a killed
+        process left half done is removed.
+
+        Raises:
+            GinkgoError: another process works on this run.
+        """
+        with alone(self.path):
+            for left in self.path.glob(".*.tmp"):
+                left.unlink(missing_ok=True)
+            self.look()
+            yield
 
     def arrays(self) -> Iterator[tuple[Path, dict[str, Any], dict[str, NDArray]]]:
         """Each file's path, `meta` and arrays."""
@@ -117,6 +131,31 @@ class RunFolder:
         self.stored |= numbers
         self.positions += int(arrays["plies"].sum())
         self.recorded += int(arrays["full"].sum())
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Nobody else works in a folder. The lock goes with the process, however it ends.
+
+    Raises:
+        GinkgoError: another process does, or the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open(folder / "lock", "w")
+    except OSError as error:
+        raise GinkgoError(f"{folder}: cannot write: {error.strerror}") from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise GinkgoError(f"{folder}: another process works on this run") from None
+        yield
+
+
+def _number(path: Path) -> int:
+    """That in the name of a file of games; names do not sort by it beyond 99999."""
+    return int(path.stem.removeprefix("games_"))
 
 
 def run_folders(out: Path) -> list[RunFolder]:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from ginkgo.errors import GinkgoError
 from ginkgo.records.files import atomic_write
 from ginkgo.records.game import BUCKETS
-from ginkgo.records.kifu.selfplay import FORMAT, game_hashes, select_games, write_arrays
+from ginkgo.records.kifu.selfplay import BROKEN, FORMAT, game_hashes, select_games, write_arrays
 from ginkgo.selfplay.store import RunFolder
 
 EXPONENT, GROWTH = 0.65, 0.4
@@ -89,7 +89,7 @@ class Uses:
                     for name in arrays.files
                     if name != "meta"
                 }
-        except (OSError, ValueError, KeyError) as error:
+        except BROKEN as error:
             raise GinkgoError(f"{path}: cannot be read: {error}") from None
         return Uses(counts, **meta)
 

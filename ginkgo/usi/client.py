@@ -27,6 +27,10 @@ from ginkgo.errors import GinkgoError
 _MOVE = re.compile(r"[1-9][a-i][1-9][a-i]\+?|[PLNSGBR]\*[1-9][a-i]")
 #: Lines of an engine that are kept for an error message, and their length at most.
 _KEPT, _LONGEST = 20, 400
+#: Lines that wait until they are wanted; while there are so many only answers are added. An engine
+#: that talks without end in its opponent's time would fill the memory.
+_WAITING = 100_000
+_ANSWERS = ("usiok", "readyok", "bestmove")
 
 
 class EngineError(GinkgoError):
@@ -133,12 +137,18 @@ class Client:
     # --- lines --------------------------------------------------------------------------------
 
     def _read(self) -> None:
-        """The reading thread: lines into the queue, None at the end."""
+        """The reading thread: lines into the queue, None at the end.
+
+        It closes the engine's output itself: whoever else did would wait for it, without end where
+        a process that has left the engine's group keeps the pipe open.
+        """
         assert self._process.stdout is not None
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError), self._process.stdout as output:
             # An engine may print without end and without a line break.
-            for line in iter(lambda: self._process.stdout.readline(65536), b""):  # type: ignore[union-attr]
-                self._lines.put(line.decode("utf-8", "replace").strip())
+            for raw in iter(lambda: output.readline(65536), b""):
+                line = raw.decode("utf-8", "backslashreplace").strip()
+                if self._lines.qsize() < _WAITING or line.startswith(_ANSWERS):
+                    self._lines.put(line)
         self._lines.put(None)
 
     def send(self, line: str) -> None:
@@ -289,10 +299,9 @@ class Client:
                 self._process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5)
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
 
 
 def read_info(words: Sequence[str], info: Info) -> None:

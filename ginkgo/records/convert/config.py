@@ -53,7 +53,7 @@ class ConvertConfig:
     strict: bool = False
     """An unusable game ends the conversion instead of being counted."""
     overwrite: bool = False
-    """Replace the records that DIR holds already."""
+    """Replace the records that an earlier conversion left in DIR."""
 
 
 def checked(config: ConvertConfig) -> ConvertConfig:

@@ -29,6 +29,8 @@ from ginkgo.records.split import Split
 
 #: Kind of refusal of a game that another source holds out. Nothing is wrong with the game.
 HELD_OUT = "held out"
+#: Kind of refusal of a game of which two copies name different winners.
+CONTRADICTED = "contradicting copies"
 #: Folder for what the first pass leaves to the second, inside the folder of the conversion.
 SPOOL = ".spool"
 #: The only split of formats that are not split.
@@ -41,8 +43,11 @@ _ENTRY = np.dtype(
         ("size", np.uint64),  # bytes
         ("positions", np.uint32),
         ("line", np.uint32),
+        ("winner", np.uint8),  # see `WINNERS`
     ]
 )
+#: No result, Black, White, draw.
+WINNERS = "-bwd"
 
 
 @dataclass
@@ -115,7 +120,7 @@ def spool_chunk(chunk: Chunk, config: ConvertConfig) -> Spooled:
     path = Path(config.out) / SPOOL / f"{chunk.source}-{chunk.number:05d}"
     found = Spooled(chunk.source, chunk.number, path, *_nothing(), [], [], [], [], 0)
     hashes: list[int] = []
-    entries: list[tuple[int, int, int, int, int]] = []
+    entries: list[tuple[int, int, int, int, int, int]] = []
     pieces: list[bytes] = []
     for file, line, game in read_chunk(chunk, options):
         check_stop()
@@ -136,8 +141,8 @@ def spool_chunk(chunk: Chunk, config: ConvertConfig) -> Spooled:
                 if game.home is not None:
                     # Positions of games that are not known: none stands for another.
                     own = (home + len(entries)) % (1 << 64)
-                size = len(rendered.data)
-                entries.append((home, own, size, rendered.positions, max(0, line)))
+                size, winner = len(rendered.data), WINNERS.index(one.winner)
+                entries.append((home, own, size, rendered.positions, max(0, line), winner))
                 found.files.append(file)
                 found.names.append(one.game)
                 found.endings.append(one.end)
@@ -174,13 +179,13 @@ def write_chunk(
     split: Split,
     config: ConvertConfig,
     held: dict[int, str],
-    repeated: frozenset[int],
+    copies: dict[int, str],
 ) -> ChunkResult:
     """Second pass: take the pieces of a chunk to where they belong.
 
     Args:
         held: games that belong to another source, by hash, and why: see `run.held_elsewhere`.
-        repeated: numbers of pieces that were written already.
+        copies: numbers of pieces that are not written, see `copies.unwanted_copies`.
 
     Raises:
         GinkgoError: a file cannot be written.
@@ -192,14 +197,18 @@ def write_chunk(
     data = memoryview(_read(spooled.path))
     place = 0
     for index, entry in enumerate(spooled.entries.tolist()):
-        home, _own, size, positions, line = entry
+        home, _own, size, positions, line, _winner = entry
         piece = data[place : place + size]
         place += size
         if held and (reason := held.get(home)):
             result.refused.append(Refusal(spooled.files[index], line, reason, HELD_OUT))
             continue
-        if index in repeated:
-            result.duplicates += 1
+        if (reason := copies.get(index)) is not None:
+            if reason:
+                refusal = Refusal(spooled.files[index], line, reason, CONTRADICTED)
+                result.refused.append(refusal)
+            else:
+                result.duplicates += 1
             continue
         where = split.of(home % BUCKETS) if config.to == "sfenx" else ALL
         shard = result.shards.setdefault(where, Shard(name, 0, 0))

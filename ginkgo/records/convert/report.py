@@ -14,6 +14,7 @@ from typing import Any
 
 from ginkgo.records.convert.config import ConvertConfig
 from ginkgo.records.convert.passes import ALL, Shard
+from ginkgo.records.files import passed_over
 from ginkgo.records.game import SPLITS, Refusal
 from ginkgo.records.split import Split
 
@@ -107,5 +108,7 @@ def print_report(report: dict[str, Any]) -> None:
         add("all", report, len(report["refused"]))
     # Where nobody looks at it a line may be long.
     Console(width=None if sys.stdout.isatty() else 120).print(table)
+    if passed := report["passed_over"]:
+        print(passed_over(passed))
     if merged := report.get("merged_positions"):
         print(f"equal positions of train merged: {merged:,} are left")

@@ -8,7 +8,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
+import re
 import shutil
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,8 @@ from ginkgo.errors import GinkgoError
 from ginkgo.progress import Progress
 from ginkgo.records.convert.chunks import cut_chunks
 from ginkgo.records.convert.config import SINGLE_FORMATS, ConvertConfig, checked
-from ginkgo.records.convert.passes import SPOOL, Spooled, spool_chunk, write_chunk
+from ginkgo.records.convert.copies import unwanted_copies
+from ginkgo.records.convert.passes import CONTRADICTED, SPOOL, Spooled, spool_chunk, write_chunk
 from ginkgo.records.convert.pool import Pool
 from ginkgo.records.convert.report import Tally, manifest, report_of
 from ginkgo.records.files import check_writable, write_text
@@ -41,12 +45,13 @@ def convert(config: ConvertConfig) -> dict[str, Any]:
             `config.report` could not be written at the end: the records are complete then.
     """
     config = checked(config)
-    sources = find_sources(config.sources, GAME_SUFFIXES)
+    passed: Counter[str] = Counter()
+    sources = find_sources(config.sources, GAME_SUFFIXES, passed)
     if config.report:
         check_writable(config.report)
     out = Path(config.out)
     unreported: GinkgoError | None = None
-    _make_room(out, config)
+    _make_room(out, config, sources)
     tallies = {source.name: Tally() for source in sources}
     try:
         with Progress("games") as progress, Pool(config.workers) as pool:
@@ -54,7 +59,7 @@ def convert(config: ConvertConfig) -> dict[str, Any]:
             _choose_splits(config, spooled, tallies)
             _write_records(config, spooled, tallies, pool, progress)
         _remove_spool(out)
-        report = report_of(tallies, config)
+        report = {**report_of(tallies, config), "passed_over": dict(passed.most_common())}
         written = {
             split: [shard for tally in tallies.values() for shard in tally.shards[split]]
             for split in SPLITS
@@ -87,8 +92,13 @@ def convert(config: ConvertConfig) -> dict[str, Any]:
     return report
 
 
+#: Names that a conversion gives to its files: a chunk's number, of single games a second one.
+_OWN_SHARD = re.compile(r".*-[0-9]{5,}\.[a-z.]+", re.DOTALL)
+_OWN_SINGLE = re.compile(r"[0-9]{5,}-[0-9]{3,}-.*", re.DOTALL)
+
+
 def _records_in(out: Path, config: ConvertConfig) -> list[Path]:
-    """What a conversion has written or would write, manifests first."""
+    """Records of the format that is asked for, manifests first, whoever has written them."""
     if config.to in SINGLE_FORMATS:
         return sorted(out.glob(f"*/[0-9]*-*.{config.to}"))
     names = [f"*.{config.to}", f"*.{config.to}.gz", f"*.{config.to}.zst"]
@@ -98,16 +108,37 @@ def _records_in(out: Path, config: ConvertConfig) -> list[Path]:
     return [file for name in names for split in SPLITS for file in (out / split).glob(name)]
 
 
-def _make_room(out: Path, config: ConvertConfig) -> None:
+def _is_own(file: Path, config: ConvertConfig) -> bool:
+    """Whether a conversion gives such a name: no other file is ever removed."""
+    if file.name in ("manifest.json", MERGED_GAMES):
+        return True
+    pattern = _OWN_SINGLE if config.to in SINGLE_FORMATS else _OWN_SHARD
+    return pattern.fullmatch(file.name) is not None
+
+
+def _make_room(out: Path, config: ConvertConfig, sources: list[Source]) -> None:
+    """Remove the records of an earlier conversion, if that is asked for.
+
+    Raises:
+        GinkgoError: it is not; or a file there is no conversion's, or one that is to be read.
+    """
     if out.exists() and not out.is_dir():
         raise GinkgoError(f"{out}: not a directory")
-    _remove_spool(out)
-    if _records_in(out, config):
+    if records := _records_in(out, config):
+        inputs = {os.path.realpath(file) for source in sources for file in source.files}
+        for file in records:
+            if os.path.realpath(file) in inputs:
+                raise GinkgoError(f"{file}: is to be read: choose another folder than {out}")
+            if not _is_own(file, config):
+                raise GinkgoError(
+                    f"{file}: no conversion has written this file: choose another folder than {out}"
+                )
         if not config.overwrite:
             raise GinkgoError(
                 f"{out}: holds records of another conversion (--overwrite to replace)"
             )
         _remove_records(out, config)
+    _remove_spool(out)
 
 
 def _remove_spool(out: Path) -> None:
@@ -115,7 +146,7 @@ def _remove_spool(out: Path) -> None:
 
 
 def _remove_records(out: Path, config: ConvertConfig) -> None:
-    records = _records_in(out, config)
+    records = [file for file in _records_in(out, config) if _is_own(file, config)]
     folders = {file.parent for file in records} | {out / split for split in SPLITS}
     for file in [*records, out / "convert.json", out / "convert-report.json"]:
         try:
@@ -229,33 +260,6 @@ def held_elsewhere(
     }
 
 
-def repeated_pieces(spooled: list[Spooled], tallies: dict[str, Tally]) -> list[frozenset[int]]:
-    """By chunk the numbers of pieces whose game an earlier piece, of any source, holds.
-
-    Pieces that are held out elsewhere do not count: their game is written there.
-    """
-    every = [np.zeros(0, np.uint64), *(found.entries["hash"] for found in spooled)]
-    hashes = np.concatenate(every)
-    written = np.ones(len(hashes), bool)
-    place = 0
-    for found in spooled:
-        held = tallies[found.source].held
-        if held:
-            games = np.fromiter(held, np.uint64, len(held))
-            written[place : place + len(found.entries)] = ~np.isin(found.entries["home"], games)
-        place += len(found.entries)
-    places = np.flatnonzero(written)
-    _, first = np.unique(hashes[places], return_index=True)
-    again = written.copy()
-    again[places[first]] = False
-    result, place = [], 0
-    for found in spooled:
-        here = again[place : place + len(found.entries)]
-        result.append(frozenset(np.flatnonzero(here).tolist()))
-        place += len(found.entries)
-    return result
-
-
 def _write_records(
     config: ConvertConfig,
     spooled: list[Spooled],
@@ -265,10 +269,12 @@ def _write_records(
 ) -> None:
     """Second pass."""
     progress.phase("writing records", sum(len(found.entries) for found in spooled))
-    repeated = repeated_pieces(spooled, tallies)
+    copies = unwanted_copies(spooled, {name: tally.held for name, tally in tallies.items()})
+    if config.strict:
+        _check_copies(spooled, copies)
 
     def calls():
-        for found, again in zip(spooled, repeated, strict=True):
+        for found, again in zip(spooled, copies, strict=True):
             tally = tallies[found.source]
             here = {}
             if tally.held:
@@ -287,6 +293,14 @@ def _write_records(
         tally.duplicates += result.duplicates
         tally.endings += result.endings
         progress.advance(result.games + result.duplicates + len(result.refused))
+
+
+def _check_copies(spooled: list[Spooled], copies: list[dict[int, str]]) -> None:
+    for found, unwanted in zip(spooled, copies, strict=True):
+        for index, reason in unwanted.items():
+            if reason:
+                line = int(found.entries[index]["line"])
+                raise _strict(Refusal(found.files[index], line, reason, CONTRADICTED))
 
 
 def _strict(refusal: Refusal) -> GinkgoError:

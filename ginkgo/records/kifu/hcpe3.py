@@ -3,7 +3,8 @@
     start position (hcp, 32 bytes), number of moves (2), result (1), opponent (1), then by move:
     the move (2), score (2), number of candidates (2), then by candidate: move (2), visits (2)
 
-Result: 0 draw, 1 Black, 2 White; 4 repetition, 8 declaration, 16 maximum of moves.
+Result: 0 draw, 1 Black, 2 White; 4 repetition, 8 declaration, 16 maximum of moves. dlshogi itself
+marks the maximum of moves as 0x16 (sixteen was meant), which gives a draw the bits of a win.
 
 In: bytes. Out: `Game`s with scores and visits.
 """
@@ -29,6 +30,8 @@ _MOVE = struct.Struct("<HhH")
 #: Games that go through the processes as one piece.
 BLOCK_GAMES = 32
 _MOST_MOVES = 4096
+#: What dlshogi writes for a draw by the maximum of moves: no game has all three of these bits.
+_DRAW_BY_LENGTH = 0x16
 _MOST_CANDIDATES = 593
 """No position has more legal moves."""
 
@@ -165,7 +168,9 @@ def _read_game(data: bytes, place: int, start: str, options: ReadOptions) -> Gam
         policies.append({usi: n for usi, n in visits.items() if n} or None)
     winner = {0: "d", 1: "b", 2: "w"}[result & 3]
     end = "unknown"
-    if result & 4:
+    if result == _DRAW_BY_LENGTH:
+        winner, end = "d", "max_moves"
+    elif result & 4:
         end = "sennichite" if winner == "d" else "perpetual"
     elif result & 8:
         end = "kachi" if winner != "d" else "jishogi"

@@ -80,6 +80,7 @@ END_WORDS = {
     "反則負け": ("illegal_move", "lose"),
     "入玉勝ち": ("kachi", "win"),
     "入玉宣言": ("kachi", "win"),
+    "入玉宣言勝ち": ("kachi", "win"),
     "宣言勝ち": ("kachi", "win"),
     "勝ち宣言": ("kachi", "win"),
     "不戦勝": ("unknown", "-"),

@@ -92,6 +92,8 @@ def read_jkf(text: str, options: ReadOptions) -> Reading:
     reading.scores = scores.by_move(reading.start.split()[1] == "w", len(moves))
     reading.lines = [0] * len(moves)
     reading.named = moves
+    if header.problem:
+        reading.statements = [Statement(one.text, one.end, "-") for one in reading.statements]
     if options.variations:
         _read_forks(reading, forks)
     return reading
@@ -133,6 +135,9 @@ def _move(move: dict[str, Any], before: list[Move]) -> Move:
     if not to:
         raise ValueError("no destination")
     origin = _square(move["from"]) if move.get("from") else 0
+    if not origin and move.get("relative", "H") != "H":
+        # As KI2 has it: one of several pieces on the board is meant, not one in hand.
+        raise ValueError("no origin")
     piece = CSA_PIECES[move["piece"]]
     promote = bool(move.get("promote")) and piece < GOLD and origin > 0
     return origin, to, piece + 8 if promote else piece

@@ -140,6 +140,9 @@ def _judge_repetition(
         ]
     if not winner:
         notes.append("a repetition is stated, the moves show none")
+    elif any(end == "perpetual" and result != "-" for _, end, result in heard):
+        # The moves speak against a perpetual check that somebody is said to have won by.
+        heard = [*heard, ("a repetition without checks all the time", "sennichite", winner)]
     return heard
 
 

@@ -63,7 +63,7 @@ _BY_POSITION = {
 _BY_MOVE = {"policy_move": np.uint16, "policy_visits": np.uint16}
 _WINNERS = "bwd"
 #: What reading a damaged file raises.
-_BROKEN = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+BROKEN = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
 @dataclass
@@ -150,7 +150,7 @@ def read_arrays(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray]]:
         with np.load(io.BytesIO(data), allow_pickle=False) as loaded:
             arrays = {name: loaded[name] for name in loaded.files}
         meta = json.loads(arrays.pop("meta").tobytes())
-    except _BROKEN as error:
+    except BROKEN as error:
         raise GinkgoError(f"damaged: {error}") from None
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
         raise GinkgoError(f"expected self-play games of format {FORMAT}")
