@@ -118,7 +118,7 @@ def main() -> None:
                 client = ServerClient(address, token)
                 for _ in range(share):
                     try:
-                        task, _wait = client.task(asked.games, False, "", [])
+                        task, _wait = client.task(asked.games, False, [])
                         assert task is not None
                         data = upload(task["first"])
                         begun = time.perf_counter()

@@ -27,7 +27,9 @@ from ginkgo.records.game import STARTPOS
 from ginkgo.records.kifu.selfplay import as_arrays, load_arrays
 from ginkgo.selfplay.audit import faults_of
 
-SMALL = ServeConfig(largest_upload=400_000, largest_model=3_000_000, models_accepted=2)
+SMALL = ServeConfig(
+    largest_upload=400_000, largest_model=3_000_000, models_accepted=2, figures_seconds=0
+)
 
 
 class Here:
@@ -70,6 +72,7 @@ class Place:
         )
 
     def task(self, who, games=16, **wish):
+        who = {**who, "Ginkgo-Worker": wish.pop("worker", "")}
         answer = self.client.post("/api/v1/tasks", json={"games": games, **wish}, headers=who)
         assert answer.status_code == 200, answer.text
         return answer.json()
@@ -182,8 +185,9 @@ def test_no_more_games_are_handed_out_than_are_wanted(place):
     tasks = [place.task(place.ann, 30, worker="w")]
     tasks.append(place.task(place.ann, 30, worker="w", holding=[tasks[0]["task"]]))
     assert [task["run"] for task in tasks] == [2, 2]
-    wish = {"worker": "w", "holding": [task["task"] for task in tasks]}
-    answer = place.client.post("/api/v1/tasks", json=wish, headers=place.ann)
+    wish = {"holding": [task["task"] for task in tasks]}
+    named = {**place.ann, "Ginkgo-Worker": "w"}
+    answer = place.client.post("/api/v1/tasks", json=wish, headers=named)
     assert (answer.status_code, answer.headers["Retry-After"]) == (204, "10")
     assert place.client.post("/api/v1/tasks", json={}, headers=place.bob).status_code == 204
     # A worker that has begun anew no longer plays what it had before.
@@ -567,7 +571,7 @@ def test_a_large_body_is_refused_before_it_is_read(place):
         ("POST", "tasks", b'{"games": 0}'),
         ("POST", "tasks", b'{"games": 1e30}'),
         ("POST", "tasks", b'{"games": NaN}'),
-        ("POST", "tasks", b'{"worker": "\\u0000"}'),
+        ("POST", "tasks", b'{"holding": "\\u0000"}'),
         ("POST", "tasks/0/games", b"x"),
         ("POST", "tasks/-1/games", b"x"),
         ("POST", "tasks/99999999999999999999/games", b"x"),

@@ -16,7 +16,16 @@ from starlette.concurrency import run_in_threadpool
 from ginkgo.fleet import matches, work
 from ginkgo.fleet.config import TASK_GAMES
 from ginkgo.fleet.database import Model
-from ginkgo.fleet.http import Anyone, At, Name, Number, Worker, body_of, version_in
+from ginkgo.fleet.http import (
+    Anyone,
+    At,
+    ClientName,
+    Name,
+    Number,
+    Worker,
+    body_of,
+    version_in,
+)
 from ginkgo.fleet.intake import Stored
 
 router = APIRouter(tags=["workers"])
@@ -33,8 +42,6 @@ class TaskWish(BaseModel):
 
     games: int = Field(32, ge=1, le=TASK_GAMES)
     rating: bool = True
-    worker: str = Field("", pattern="^[0-9a-zA-Z-]{0,32}$")
-    """Which of the user's workers asks: a name that it keeps."""
     holding: list[int] = Field([], max_length=1000)
     """Its tasks that are still being played; others of this worker are given up."""
 
@@ -112,14 +119,14 @@ def model_file(
 
 
 @router.post("/tasks", responses={204: {"description": "nothing to do: ask again later"}})
-def task(server: At, user: Worker, wish: TaskWish) -> Any:
+def task(server: At, user: Worker, wish: TaskWish, worker: ClientName = "") -> Any:
     """Something to play: `kind` is `selfplay` or `rating`."""
     with server.database.session() as session:
-        work.give_up(session, user, wish.worker, wish.holding)
+        work.give_up(session, user, worker, wish.holding)
         if work.open_tasks(session, user) >= server.config.open_tasks:
             detail = "too many tasks of yours are open: upload their games first"
             raise HTTPException(429, detail, {"Retry-After": "60"})
-        found = work.next_task(session, server.config, user, **wish.model_dump(exclude={"holding"}))
+        found = work.next_task(session, server.config, user, wish.games, wish.rating, worker)
     return found or Response(status_code=204, headers={"Retry-After": _LATER})
 
 

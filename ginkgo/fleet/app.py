@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse
 
 import ginkgo
 from ginkgo.errors import GinkgoError
-from ginkgo.fleet import api_public, api_trainer, api_worker
+from ginkgo.fleet import api_public, api_trainer, api_worker, page
 from ginkgo.fleet.config import ServeConfig
 from ginkgo.fleet.database import Database
 from ginkgo.fleet.http import BodyLimit, Server
@@ -55,6 +55,7 @@ def make_app(config: ServeConfig) -> FastAPI:
     app.state.server = Server(config, database, storage, intake)
     for api in (api_public, api_worker, api_trainer):
         app.include_router(api.router, prefix="/api/v1")
+    app.include_router(page.router)
     app.add_middleware(BodyLimit, config=config)
 
     @app.exception_handler(Refused)

@@ -55,10 +55,10 @@ class ServerClient:
     """Requests to a server.
 
     Args:
-        url: of the server. token: of a user.
+        url: of the server. token: of a user. worker: which of the user's workers this is.
     """
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, worker: str = "") -> None:
         base = httpx.URL(url.rstrip("/") + "/api/v1/")
         self.url = url
         self._http = httpx.Client(
@@ -66,6 +66,7 @@ class ServerClient:
             headers={
                 "Authorization": f"Bearer {token}",
                 "User-Agent": f"ginkgo/{ginkgo.__version__}",
+                "Ginkgo-Worker": worker,
             },
             timeout=httpx.Timeout(_ANSWER_S, connect=_CONNECT_S),
             trust_env=base.host not in _LOOPBACK,
@@ -99,10 +100,10 @@ class ServerClient:
         return self.ask("GET", "account").json()
 
     def task(
-        self, games: int, rating: bool, worker: str, holding: list[int]
+        self, games: int, rating: bool, holding: list[int]
     ) -> tuple[dict[str, Any] | None, float]:
         """Something to play, or None and the seconds after which to ask again."""
-        wish = {"games": games, "rating": rating, "worker": worker, "holding": holding}
+        wish = {"games": games, "rating": rating, "holding": holding}
         found = self.ask("POST", "tasks", json=wish)
         if found.status_code == 204:
             return None, _wait_of(found) or _FIRST_S
@@ -152,12 +153,14 @@ class ServerClient:
 
     # --- the trainer --------------------------------------------------------------------------
 
-    def publish(self, name: str, file: Path, about: dict[str, Any]) -> None:
-        """Make a model the newest one, unless it is there already."""
+    def publish(self, name: str, file: Path, about: dict[str, Any]) -> bool:
+        """Give the server a model, unless it is there already; whether it was new."""
         data = file.read_bytes()
         notice = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "about": about}
-        if not self.ask("PUT", f"models/{name}", json=notice).json()["there"]:
-            self.ask("PUT", f"models/{name}/file", content=data)
+        if self.ask("PUT", f"models/{name}", json=notice).json()["there"]:
+            return False
+        self.ask("PUT", f"models/{name}/file", content=data)
+        return True
 
 
 def patiently(

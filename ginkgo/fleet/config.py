@@ -54,6 +54,8 @@ class ServeConfig:
     """Version of ginkgo; older workers are told to upgrade. Empty: any may come."""
     quarantined_files: int = 100
     """Refused uploads of one user that are kept to look at."""
+    figures_seconds: float = 10.0
+    """That public figures may be old: counting them anew for each who asks would cost too much."""
     proxied: bool = False
     """Believe what a proxy on this machine says of the address and scheme of a request."""
 
@@ -98,6 +100,8 @@ def check_serve(config: ServeConfig) -> None:
     for name in ("task_hours", "ahead"):
         if not (math.isfinite(getattr(config, name)) and getattr(config, name) > 0):
             _refuse(config, name, "more than 0")
+    if not (math.isfinite(config.figures_seconds) and config.figures_seconds >= 0):
+        _refuse(config, "figures_seconds", "at least 0")
     if config.ahead < 1:
         _refuse(config, "ahead", "at least 1: else no run would be full")
     if not 0 <= config.port <= 65535:

@@ -16,7 +16,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +73,8 @@ class Contributor:
         from ginkgo.fleet.spool import Spool
 
         self._config = config
-        self._client = ServerClient(config.server, config.token)
+        self._client = ServerClient(config.server, config.token, _name_of(config.folder))
         self._spool = Spool(config.folder / "games")
-        self._name = _name_of(config.folder)
         self._log = open(config.folder / config.log, "a", encoding="utf-8")
         self._stop, self._end = threading.Event(), threading.Event()
         self._failed: GinkgoError | None = None
@@ -169,7 +169,7 @@ class Contributor:
         wanted = self._config.games_per_batch
         if self._config.games:
             wanted = max(1, min(wanted, self._config.games - self._begun))
-        task, wait = self._client.task(wanted, self._config.rating, self._name, holding)
+        task, wait = self._client.task(wanted, self._config.rating, holding)
         if task is not None:
             self._playing[task["task"]] = task["games"]
         return task, wait
@@ -245,12 +245,13 @@ class Contributor:
         if left:
             self._playing[task] = left
 
-    def _coming_games(self, task: dict[str, Any]) -> Iterator[Any]:
+    def _coming_games(self, first: dict[str, Any]) -> Iterator[Any]:
         """The games of a task, and of the next ones with the same model."""
         from ginkgo.fleet.client import Away, Turned
         from ginkgo.selfplay.game import play_game
 
-        model = task["model"]["name"]
+        task: dict[str, Any] | None = first
+        model = first["model"]["name"]
         while task is not None:
             options, openings = _options_of(task), _openings_of(task, self._config.folder)
             seed, threshold = (int(task["seed"]),), float(task["resign_threshold"])
@@ -316,7 +317,7 @@ class Contributor:
                 for waiting in self._spool.uploads(self._config.games_per_batch):
                     if self._ready(waiting, last):
                         sign = time.monotonic()
-                        patiently(lambda one=waiting: self._send(one), pause, self._say)
+                        patiently(partial(self._send, waiting), pause, self._say)
                 if last:
                     return
                 if time.monotonic() - sign > _SIGN_S:
@@ -375,11 +376,12 @@ def _options_of(task: dict[str, Any]) -> Any:
     from ginkgo.selfplay.config import PlayOptions, check
 
     known = {one.name: str(one.type) for one in fields(PlayOptions) if one.name != "openings"}
-    options = PlayOptions()
+    values: dict[str, Any] = {}
     for name, value in task["options"].items():
         if name not in known or isinstance(value, bool) or not isinstance(value, int | float):
             raise GinkgoError(f"the server wants {name} = {value!r}; is this ginkgo too old?")
-        options = replace(options, **{name: int(value) if known[name] == "int" else float(value)})
+        values[name] = int(value) if known[name] == "int" else float(value)
+    options = PlayOptions(**values)
     check(options)
     return options
 

@@ -67,10 +67,18 @@ class User(Base):
     token_hash: Mapped[str | None] = mapped_column(String(64), unique=True)
     """SHA-256 of the token, hexadecimal; none: the account is blocked."""
     created: Mapped[float]
-    seen: Mapped[float | None]
+
+
+class Client(Base):
+    """A program of a user: a worker with its name, or the trainer, which has none."""
+
+    __tablename__ = "clients"
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), primary_key=True)
+    name: Mapped[str] = mapped_column(String(32), primary_key=True)
+    version: Mapped[str] = mapped_column(String(32))
+    """Of ginkgo."""
+    seen: Mapped[float] = mapped_column(index=True)
     """When a request came last."""
-    version: Mapped[str] = mapped_column(String(32), default="")
-    """Of the client, then."""
 
 
 class Model(Base):
@@ -131,7 +139,7 @@ class Task(Base):
     match_id: Mapped[int | None] = mapped_column(ForeignKey("matches.id"))
     """One of the two."""
     worker: Mapped[str] = mapped_column(String(32), default="")
-    """Which of the user's workers has it."""
+    """Which of the user's workers has it (`Client.name`)."""
     first: Mapped[int] = mapped_column(BigInteger)
     """Number of its first game: of all games of self-play, or within the match."""
     games: Mapped[int]
@@ -235,6 +243,13 @@ class Database:
         with Session(self.engine, expire_on_commit=False) as session, session.begin():
             yield session
 
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """A transaction that only reads: with SQLite it waits for no writer."""
+        engine = self.engine.execution_options(reading=True)
+        with Session(engine, expire_on_commit=False) as session, session.begin():
+            yield session
+
     def close(self) -> None:
         self.engine.dispose()
 
@@ -265,7 +280,8 @@ def _engine(url: str) -> Engine:
     @event.listens_for(engine, "begin")
     def _begin(connection: Any) -> None:
         # A transaction that reads first and writes later could not be repeated by SQLite.
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        reading = connection.get_execution_options().get("reading")
+        connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
 
     return engine
 

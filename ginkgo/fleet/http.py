@@ -10,14 +10,16 @@ import time
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import Depends, HTTPException, Path, Request
+from fastapi import Depends, Header, HTTPException, Path, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from sqlalchemy import delete, func, select
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ginkgo.fleet.accounts import TRAINER, Rates, user_of
 from ginkgo.fleet.config import ServeConfig, version_of
-from ginkgo.fleet.database import Database, User
+from ginkgo.fleet.database import Client, Database, User
 from ginkgo.fleet.intake import Intake
+from ginkgo.fleet.remembered import Remembered
 from ginkgo.fleet.storage import Storage
 
 #: Bytes of a request that is neither games nor a model.
@@ -25,8 +27,9 @@ _SMALL = 1 << 20
 _GAMES = re.compile(r"/api/v1/tasks/[0-9]+/games")
 _MODEL = re.compile(r"/api/v1/models/[^/]+/file")
 _AGENT = re.compile(r"ginkgo/([0-9.]{1,32})")
-#: Seconds between two notes that a user is there.
-_SEEN_S = 30.0
+#: Seconds between two notes that a worker is there; who was not heard of for so many days is
+#: forgotten, where a user has more of them than this.
+_SEEN_S, _FORGOTTEN_DAYS, _CLIENTS = 30.0, 2, 1000
 #: A client that is not ginkgo.
 _FOREIGN = "?"
 
@@ -42,6 +45,31 @@ class Server:
 
     def __post_init__(self) -> None:
         self.rates = Rates(self.config.requests_per_minute)
+        self.remembered = Remembered(self.config.figures_seconds)
+        # Of their own: what they are made of is remembered too.
+        self.replays = Remembered(self.config.figures_seconds)
+        self.drawn = Remembered(self.config.figures_seconds)
+        self._noted: dict[tuple[int, str], float] = {}
+
+    def note(self, user: User, name: str, version: str) -> None:
+        """Remember that a program of a user is there."""
+        now = time.time()
+        if now - self._noted.get((user.id, name), 0.0) < _SEEN_S:
+            return
+        with self.database.session() as session:
+            client = session.get(Client, (user.id, name))
+            if client is None:
+                mine = Client.user_id == user.id
+                if (session.scalar(select(func.count()).where(mine)) or 0) >= _CLIENTS:
+                    old = Client.seen < now - 86_400 * _FORGOTTEN_DAYS
+                    session.execute(delete(Client).where(mine, old))
+                    raise HTTPException(429, "too many workers of one user")
+                client = Client(user_id=user.id, name=name, version=version, seen=now)
+                session.add(client)
+            client.seen, client.version = now, version
+        if len(self._noted) > 100_000:
+            self._noted.clear()
+        self._noted[user.id, name] = now
 
 
 def server_of(request: Request) -> Server:
@@ -51,12 +79,21 @@ def server_of(request: Request) -> Server:
 
 _bearer = HTTPBearer(auto_error=False, description="The token that `ginkgo serve --add-user` gave")
 At = Annotated[Server, Depends(server_of)]
+ClientName = Annotated[
+    str,
+    Header(
+        alias="Ginkgo-Worker",
+        pattern="^[0-9a-zA-Z-]{0,32}$",
+        description="Which of the user's workers asks: a name that it keeps",
+    ),
+]
 
 
 def _user(
     server: At,
     request: Request,
     credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
+    worker: ClientName = "",
 ) -> User:
     """Whose request it is.
 
@@ -66,18 +103,16 @@ def _user(
     refusal = HTTPException(401, "expected a token", {"WWW-Authenticate": "Bearer"})
     if credentials is None:
         raise refusal
-    now = time.time()
-    with server.database.session() as session:
+    with server.database.reading() as session:
         user = user_of(session, credentials.credentials)
-        if user is None:
-            refusal.detail = "this token is not, or no longer, good"
-            raise refusal
-        if user.seen is None or now - user.seen > _SEEN_S:
-            user.seen, user.version = now, version_in(request)
+    if user is None:
+        refusal.detail = "this token is not, or no longer, good"
+        raise refusal
     wait = server.rates.wait(user.id)
     if wait:
         headers = {"Retry-After": str(int(wait) + 1)}
         raise HTTPException(429, "too many requests: wait a little", headers)
+    server.note(user, worker, version_in(request))
     return user
 
 

@@ -14,7 +14,9 @@ import hashlib
 import io
 import json
 import secrets
+import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -58,6 +60,8 @@ class Intake:
     ) -> None:
         self._config, self._database = config, database
         self._storage, self._validators = storage, validators
+        self._lock = threading.Lock()
+        self._first_moves: Counter[str] = Counter()
 
     def take(self, user: int, task_id: int, data: bytes, version: str) -> Stored:
         """Check an upload and store what is new in it.
@@ -130,6 +134,9 @@ class Intake:
         self._storage.put(file, packed)
         try:
             with self._database.session() as session:
+                # No game comes to a run that is being closed, and read, meanwhile.
+                newest = select(Run.number).order_by(Run.number.desc()).limit(1)
+                session.execute(newest.with_for_update())
                 upload = Upload(
                     user_id=user,
                     task_id=task_id,
@@ -143,7 +150,7 @@ class Intake:
                     version=version,
                     created=time.time(),
                 )
-                rare = self._rare(session)
+                seldom = self._seldom(session, new)
                 again = set(
                     session.scalars(
                         select(PlayedRow.hash).where(PlayedRow.hash.in_([g.hash for g in new]))
@@ -155,7 +162,7 @@ class Intake:
                     flags = list(game.flags)
                     if game.hash in again:
                         flags.append("duplicate")
-                    if rare is not None and game.first_move not in rare:
+                    if game.first_move in seldom:
                         flags.append("first-move")
                     again.add(game.hash)
                     session.add(_row(game, upload.id, flags))
@@ -164,9 +171,9 @@ class Intake:
         except IntegrityError:
             self._storage.remove(file)
             return None
-        except BaseException:
-            self._storage.remove(file)
-            raise
+        # After any other fault the rows may have been kept all the same: the file stays.
+        with self._lock:
+            self._first_moves.update(game.first_move for game in new)
         return Stored(len(new), len(games) - len(new))
 
     def _new(self, session: Session, games: Sequence[CheckedGame]) -> list[CheckedGame]:
@@ -185,16 +192,22 @@ class Intake:
                 raise Refused("conflict", f"game {game.number} is stored, and is another game")
         return [game for game in games if game.number not in known]
 
-    def _rare(self, session: Session) -> set[str] | None:
-        """First moves that are not rare; None: too few games to say."""
-        rows = session.execute(
-            select(PlayedRow.first_move, func.count()).group_by(PlayedRow.first_move)
-        )
-        counts = {move: count for move, count in rows}
-        total = sum(counts.values())
-        if total < _RARE:
-            return None
-        return {move for move, count in counts.items() if count * _RARE >= total}
+    def _seldom(self, session: Session, games: Sequence[CheckedGame]) -> set[str]:
+        """First moves of these games with which few others began; none: too few games to say.
+
+        The games that are there are counted once, then those that come are added.
+        """
+        with self._lock:
+            if not self._first_moves:
+                rows = session.execute(
+                    select(PlayedRow.first_move, func.count()).group_by(PlayedRow.first_move)
+                )
+                self._first_moves.update({move: count for move, count in rows})
+            total = self._first_moves.total()
+            if total < _RARE:
+                return set()
+            moves = {game.first_move for game in games}
+            return {move for move in moves if self._first_moves[move] * _RARE < total}
 
     def _quarantine(
         self, user: int, task_id: int, data: bytes, sha256: str, refused: Refused
@@ -230,12 +243,7 @@ def start_of(opening: str) -> str:
 
 
 def current_run(session: Session) -> int:
-    """The number of the run to whose data games are added that come now.
-
-    The newest run stays as it is until the end of the transaction: no game comes to a run that
-    has been closed, and read, meanwhile.
-    """
-    session.execute(select(Run.number).order_by(Run.number.desc()).limit(1).with_for_update())
+    """The number of the run to whose data games are added that come now."""
     closed = session.scalar(select(func.max(Run.number)).where(Run.closed.is_not(None)))
     return (closed or 0) + 1
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -25,6 +25,8 @@ from ginkgo.fleet.intake import Stored
 from ginkgo.fleet.upload import Refused
 from ginkgo.search.rules import split_position
 
+#: Times that storing is tried when others store the same games.
+_TRIES = 5
 #: Endings that two models in one process can come to.
 _ENDINGS = ("tsumi", "sennichite", "perpetual", "max_moves", "kachi")
 
@@ -100,27 +102,37 @@ def take_rated(
             raise Refused("numbers", "numbers of games that its task does not have, or one twice")
         pairing = Pairing(number, opening_of(match.openings[number // 2]))
         checked[number] = check_game(found, pairing, match.max_ply)
-    new = 0
-    for number, played in checked.items():
+    for _ in range(_TRIES):
         try:
-            with database.session() as session:
-                if session.get(RatedGame, (match.id, number)) is not None:
-                    continue
-                session.add(
-                    RatedGame(
-                        match_id=match.id,
-                        number=number,
-                        user_id=user,
-                        score=played.score,
-                        played=played.to_json(),
-                        created=time.time(),
-                    )
-                )
-                session.get_one(Task, task_id).stored += 1
-            new += 1
+            new = _store(database, user, task_id, match.id, checked)
         except IntegrityError:
-            continue  # another task had it too, after its first one had been given up
-    return Stored(new, len(checked) - new)
+            continue  # another task had them too, after its first one had been given up
+        return Stored(new, len(checked) - new)
+    raise Refused("busy", "the same games came several times at once; send them again")
+
+
+def _store(
+    database: Database, user: int, task_id: int, match: int, checked: dict[int, Played]
+) -> int:
+    """Store the games that are new; how many."""
+    with database.session() as session:
+        mine = (RatedGame.match_id == match) & RatedGame.number.in_(checked)
+        known = set(session.scalars(select(RatedGame.number).where(mine)))
+        new = [number for number in checked if number not in known]
+        for number in new:
+            session.add(
+                RatedGame(
+                    match_id=match,
+                    number=number,
+                    user_id=user,
+                    score=checked[number].score,
+                    played=checked[number].to_json(),
+                    created=time.time(),
+                )
+            )
+        stored = Task.stored + len(new)
+        session.execute(update(Task).where(Task.id == task_id).values(stored=stored))
+    return len(new)
 
 
 def result_of(session: Session, match: Match) -> dict[str, Any]:
@@ -140,15 +152,16 @@ def ratings(session: Session) -> list[dict[str, Any]]:
     points: dict[tuple[str, str], float] = defaultdict(float)
     names = {number: name for number, name in session.execute(select(Model.id, Model.name))}
     seen: set[int] = set()
-    for match in session.scalars(select(Match)):
-        scores = session.scalars(
-            select(RatedGame.score).where(RatedGame.match_id == match.id)
-        ).all()
-        if not scores or match.a_id == match.b_id:
-            continue
-        points[names[match.a_id], names[match.b_id]] += sum(scores)
-        points[names[match.b_id], names[match.a_id]] += len(scores) - sum(scores)
-        seen |= {match.a_id, match.b_id}
+    sums = session.execute(
+        select(Match.a_id, Match.b_id, func.sum(RatedGame.score), func.count())
+        .join(RatedGame, RatedGame.match_id == Match.id)
+        .where(Match.a_id != Match.b_id)
+        .group_by(Match.a_id, Match.b_id)
+    )
+    for a, b, score, games in sums:
+        points[names[a], names[b]] += score
+        points[names[b], names[a]] += games - score
+        seen |= {a, b}
     if not seen:
         return []
     try:

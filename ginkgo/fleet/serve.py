@@ -36,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((config.host, config.port))
+        listener.listen(1024)  # who reads the line below may come at once
     except OSError as error:
         raise GinkgoError(f"--port {config.port}: {error.strerror or error}") from None
     address = f"[{config.host}]" if ":" in config.host else config.host

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -100,7 +101,7 @@ class ServedLoop(Loop):
         """Give a model to the server; its name there."""
         file = directory / EXPORTED[self.config.evaluator]
         about = {"reference": reference.answers(make_evaluator(str(file)))}
-        self._ask(lambda: self._client.publish(directory.name, file, about) or True)
+        self._ask(lambda: self._client.publish(directory.name, file, about))
         return directory.name
 
     def _fill(self, config: SelfplayConfig, run: RunFolder, earlier: Sequence[RunFolder]) -> None:
@@ -152,7 +153,7 @@ class ServedLoop(Loop):
             if path.exists():
                 continue
             url = f"uploads/{one['upload']}/file"
-            data = self._ask(lambda url=url: self._client.ask("GET", url).content)
+            data = self._ask(partial(self._client.ask, "GET", url)).content
             if hashlib.sha256(data).hexdigest() != one["sha256"]:
                 raise GinkgoError(f"{self._client.url}: {url} came damaged: SHA-256 differs")
             with atomic_write(path) as stream:

@@ -14,12 +14,12 @@ from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.orm import Session
 
 from ginkgo.fleet.config import TASK_GAMES, ServeConfig
-from ginkgo.fleet.database import Match, Model, RatedGame, Run, Task, Upload, User
+from ginkgo.fleet.database import Client, Match, Model, RatedGame, Run, Task, Upload, User
 from ginkgo.fleet.intake import current_run
 
 #: Games of a rating task at most; half of them pairs.
 _RATING_GAMES = 32
-#: A user who was not heard of for so many seconds is taken to be gone; workers say each minute that
+#: A worker that was not heard of for so many seconds is taken to be gone; they say each minute that
 #: they are there.
 SILENT_S = 300.0
 
@@ -62,7 +62,8 @@ def give_up(session: Session, user: User, worker: str, holding: Sequence[int]) -
 def _under_way() -> ColumnElement[bool]:
     """Of tasks: games are still to be expected. Who has not been heard of for long plays none."""
     now = time.time()
-    return (Task.expires > now) & (User.id == Task.user_id) & (User.seen > now - SILENT_S)
+    theirs = (Client.user_id == Task.user_id) & (Client.name == Task.worker)
+    return (Task.expires > now) & theirs & (Client.seen > now - SILENT_S)
 
 
 def next_task(

@@ -27,12 +27,22 @@ def upgrade() -> None:
         sa.Column("role", sa.String(length=16), nullable=False),
         sa.Column("token_hash", sa.String(length=64), nullable=True),
         sa.Column("created", sa.Double(), nullable=False),
-        sa.Column("seen", sa.Double(), nullable=True),
-        sa.Column("version", sa.String(length=32), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_users")),
         sa.UniqueConstraint("name", name=op.f("uq_users_name")),
         sa.UniqueConstraint("token_hash", name=op.f("uq_users_token_hash")),
     )
+    op.create_table(
+        "clients",
+        sa.Column("user_id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("name", sa.String(length=32), nullable=False),
+        sa.Column("version", sa.String(length=32), nullable=False),
+        sa.Column("seen", sa.Double(), nullable=False),
+        sa.ForeignKeyConstraint(["user_id"], ["users.id"], name=op.f("fk_clients_user_id")),
+        sa.PrimaryKeyConstraint("user_id", "name", name=op.f("pk_clients")),
+    )
+    with op.batch_alter_table("clients", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_clients_seen"), ["seen"], unique=False)
+
     op.create_table(
         "matches",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
@@ -194,5 +204,9 @@ def downgrade() -> None:
     op.drop_table("rated_games")
     op.drop_table("runs")
     op.drop_table("matches")
+    with op.batch_alter_table("clients", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_clients_seen"))
+
+    op.drop_table("clients")
     op.drop_table("users")
     op.drop_table("models")
