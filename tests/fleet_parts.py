@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
+import cshogi
 import numpy as np
 import onnx
+from fastapi.testclient import TestClient
 from onnx import TensorProto, helper, numpy_helper
 
+from ginkgo.arena.referee import Pairing, Referee, Rules
+from ginkgo.fleet import accounts
+from ginkgo.fleet.app import make_app
+from ginkgo.fleet.config import ServeConfig
+from ginkgo.fleet.matches import opening_of
+from ginkgo.fleet.validate import Validators, validate
 from ginkgo.records.kifu.selfplay import PlayedGame, as_arrays
 from ginkgo.search.evaluators import HashEvaluator
 from ginkgo.search.many import play_many
@@ -79,3 +87,94 @@ def open_run(client, headers: dict, number: int, model: str, games: int = 100) -
     wish = {"model": model, "games": games, "options": OPTIONS, "resign_threshold": THRESHOLD}
     answer = client.put(f"/api/v1/runs/{number}", json=wish, headers=headers)
     assert answer.status_code == 200, answer.text
+
+
+SMALL = ServeConfig(
+    largest_upload=400_000, largest_model=3_000_000, models_accepted=2, figures_seconds=0
+)
+
+
+class Here(Validators):
+    """Checks uploads in this process, which starts sooner."""
+
+    def __init__(self):
+        pass
+
+    def check(self, data, expected):
+        return validate(data, expected)
+
+    def close(self):
+        pass
+
+
+class Place:
+    """A server with an account for a worker, one for another, one for the trainer."""
+
+    def __init__(self, folder, config=SMALL, **options):
+        self.folder = folder
+        urls = {"database": f"sqlite:///{folder}/server.db", "storage": str(folder / "files")}
+        self.config = replace(config, **{**urls, **options})
+        self.app = make_app(self.config, Here())
+        self.server = self.app.state.server
+        self.client = TestClient(self.app)
+        with self.server.database.session() as session:
+            tokens = {
+                name: accounts.add_user(session, name, role)
+                for name, role in (("ann", "worker"), ("bob", "worker"), ("tom", "trainer"))
+            }
+        agent = {"User-Agent": "ginkgo/0.1.0"}
+        self.ann, self.bob, self.tom = (
+            {"Authorization": f"Bearer {token}", **agent} for token in tokens.values()
+        )
+
+    def task(self, who, games=16, **wish):
+        who = {**who, "Ginkgo-Worker": wish.pop("worker", "")}
+        answer = self.client.post("/api/v1/tasks", json={"games": games, **wish}, headers=who)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def send(self, task, data, who=None):
+        return self.client.post(
+            f"/api/v1/tasks/{task}/games", content=data, headers=who or self.ann
+        )
+
+    @property
+    def status(self):
+        return self.client.get("/api/v1/status").json()
+
+    def files(self, kind):
+        return [path for path in (self.folder / "files" / kind).rglob("*") if path.is_file()]
+
+
+def rate(place, a: str, b: str, games: int, nodes: int = 4, max_ply: int = 12) -> None:
+    """Have a match played through the server: its tasks, the arena, its uploads."""
+    openings = ["startpos moves 7g7f", "startpos moves 2g2f 8c8d"] * games
+    wish = {"a": a, "b": b, "games": games, "nodes": nodes, "max_ply": max_ply}
+    wish["openings"] = openings[: games // 2]
+    answer = place.client.put(f"/api/v1/matches/{a}-{b}", json=wish, headers=place.tom)
+    assert answer.status_code == 200, answer.text
+    task = place.task(place.ann, games)
+    assert task["kind"] == "rating"
+    sent = place.client.post(
+        f"/api/v1/tasks/{task['task']}/rated", json={"games": rated(task)}, headers=place.ann
+    )
+    assert sent.json() == {"stored": task["games"], "known": 0}, sent.text
+
+
+def rated(task: dict) -> list[dict]:
+    """The games of a rating task, played by two evaluators of no model."""
+    rules = Rules(max_ply=task["max_ply"])
+    found = []
+    for number in range(task["first"], task["first"] + task["games"]):
+        opening = opening_of(task["openings"][(number - task["first"]) // 2])
+        referee = Referee(Pairing(number, opening), rules)
+        board = cshogi.Board()
+        rng = np.random.default_rng(number)
+        for usi in opening.moves:
+            board.push_usi(usi)
+        while not referee.over:
+            move = cshogi.move_to_usi(int(rng.choice(list(board.legal_moves))))
+            board.push_usi(move)
+            referee.answer(move, 10)
+        found.append(referee.played().to_json())
+    return found

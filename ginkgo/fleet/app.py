@@ -30,20 +30,23 @@ from ginkgo.fleet.validate import Validators
 _STATUS = {"task": 404, "numbers": 422, "conflict": 409, "old model": 410, "busy": 503}
 
 
-def make_app(config: ServeConfig) -> FastAPI:
+def make_app(config: ServeConfig, validators: Validators | None = None) -> FastAPI:
     """The server as an ASGI application; it opens what it needs at once.
+
+    Args:
+        validators: that check uploads; by default processes of its own.
 
     Raises:
         GinkgoError: database or storage cannot be used.
     """
     database, storage = Database(config.database), Storage(config.storage)
-    validators = Validators(config.validators)
-    intake = Intake(config, database, storage, validators)
+    checks = validators or Validators(config.validators)
+    intake = Intake(config, database, storage, checks)
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         yield
-        validators.close()
+        checks.close()
         database.close()
 
     app = FastAPI(

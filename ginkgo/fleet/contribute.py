@@ -28,8 +28,6 @@ from ginkgo.fleet.config import TASK_GAMES, WorkerConfig, load_worker
 
 #: Seconds between two progress lines, two signs of life, two looks into the spool.
 _LINE_S, _SIGN_S, _LOOK_S = 30.0, 60.0, 2.0
-#: Seconds that the last uploads may take when it ends.
-_LAST_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ class Contributor:
             finally:
                 self._end.set()
                 if uploader.is_alive():
-                    uploader.join(_LAST_S)
+                    uploader.join()  # it gives up when the server does not answer
                 self._say_progress()
                 self._client.close()
                 self._log.close()
