@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import secrets
 import signal
 import sys
@@ -114,7 +115,8 @@ class Contributor:
             if self._stop.is_set():
                 raise KeyboardInterrupt
             self._stop.set()
-            self._say("the games under way go on to their end; once more ends at once")
+            # Not through `_say`: the signal may have come in the middle of its line.
+            os.write(2, b"the games under way go on to their end; once more ends at once\n")
 
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -126,9 +128,11 @@ class Contributor:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _say(self, text: str) -> None:
+    def _say(self, text: str, aloud: bool = True) -> None:
+        """A line to the log, and to the terminal where it is not one of many."""
         line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}"
-        print(line, file=sys.stderr, flush=True)
+        if aloud:
+            print(line, file=sys.stderr, flush=True)
         with contextlib.suppress(ValueError):  # closed: the last words of the uploader
             print(line, file=self._log, flush=True)
 
@@ -352,6 +356,8 @@ class Contributor:
             self._spool.set_aside(waiting)
         else:
             self._sent += len(waiting.files)
+            names = " ".join(path.stem for path in waiting.files)
+            self._say(f"{len(waiting.files)} games are stored: {names}", aloud=False)
             self._spool.drop(waiting)
 
 

@@ -21,7 +21,7 @@ from ginkgo.selfplay.store import RunFolder, played_on, run_folder, run_folders
 from ginkgo.selfplay.worker import Players, play_here
 
 #: Options that change nothing about a game.
-_NEUTRAL = ("processes", "concurrent", "file_games", "report", "out", "cached", "games")
+_NEUTRAL = ("processes", "ray", "concurrent", "file_games", "report", "out", "cached", "games")
 
 
 def deciding(config: SelfplayConfig) -> dict[str, Any]:
@@ -137,7 +137,12 @@ def _play(
     with Progress("games") as progress:
         progress.phase("playing", len(numbers))
         try:
-            if processes == 1:
+            if config.ray:
+                from ginkgo.selfplay.cluster import Cluster
+
+                with Cluster(config, run.number, numbers, threshold, processes) as cluster:
+                    take(cluster)
+            elif processes == 1:
                 take(play_here(config, run.number, numbers, threshold))
             else:
                 with Players(config, run.number, numbers, threshold, processes) as players:
