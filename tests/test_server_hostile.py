@@ -421,6 +421,7 @@ BAD_REQUESTS = [
     ("ann", "GET", "uploads/1/file", b"", 403),
     ("ann", "PUT", "matches/m", b"{}", 403),
     ("ann", "GET", "matches/m", b"", 403),
+    ("ann", "POST", "matches/m/close", b"", 403),
     # What cannot be.
     ("ann", "POST", "tasks", b"{", 422),
     ("ann", "POST", "tasks", b"[" * 50_000, 400),
@@ -570,7 +571,10 @@ def test_rating_games_that_a_worker_gave_up_are_handed_out_again(place):
     assert (again["kind"], again["first"], again["games"]) == ("rating", 2, 2)
     torn = place.task(place.bob)
     assert (torn["kind"], torn["first"], torn["games"]) == ("rating", 0, 2)
-    # What comes late is taken all the same, once.
+    # What comes late is taken all the same, once; what has been decided is handed out no longer.
+    answer = place.client.post("/api/v1/matches/m/close", headers=place.tom)
+    assert answer.json()["games"] == 1
+    assert place.task(place.bob, worker="new")["kind"] == "selfplay"
     assert place.client.post(url, json={"games": games}, headers=place.ann).json()["stored"] == 3
     url = f"/api/v1/tasks/{torn['task']}/rated"
     answer = place.client.post(url, json={"games": games[:2]}, headers=place.bob)

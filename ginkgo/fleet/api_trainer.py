@@ -164,7 +164,7 @@ def _run(session: Session, number: int) -> Run:
 @router.get("/runs/{number}")
 def run_state(server: At, user: Trainer, number: RunNumber) -> dict[str, Any]:
     """How many games of a run are there."""
-    with server.database.session() as session:
+    with server.database.reading() as session:
         return _state(session, _run(session, number))
 
 
@@ -181,7 +181,7 @@ def close_run(server: At, user: Trainer, number: RunNumber) -> dict[str, Any]:
 @router.get("/runs/{number}/uploads")
 def uploads(server: At, user: Trainer, number: RunNumber) -> list[dict[str, Any]]:
     """The files of a run: `upload`, `sha256`, `games`, `revoked`."""
-    with server.database.session() as session:
+    with server.database.reading() as session:
         rows = session.scalars(select(Upload).where(Upload.run == number).order_by(Upload.id))
         return [
             {
@@ -197,7 +197,7 @@ def uploads(server: At, user: Trainer, number: RunNumber) -> list[dict[str, Any]
 @router.get("/uploads/{number}/file", response_class=Response)
 def upload_file(server: At, user: Trainer, number: Number) -> Response:
     """A file of games."""
-    with server.database.session() as session:
+    with server.database.reading() as session:
         upload = session.get(Upload, number)
     if upload is None:
         raise HTTPException(404, "no such upload")
@@ -227,11 +227,24 @@ def open_match(server: At, user: Trainer, name: Name, wish: MatchWish) -> dict[s
         return matches.result_of(session, match)
 
 
+def _match(session: Session, name: str) -> Match:
+    match = session.scalar(select(Match).where(Match.name == name))
+    if match is None:
+        raise HTTPException(404, "no such match")
+    return match
+
+
 @router.get("/matches/{name}")
 def match_result(server: At, user: Trainer, name: Name) -> dict[str, Any]:
     """The result of a match so far, as `ginkgo match --json` writes it."""
+    with server.database.reading() as session:
+        return matches.result_of(session, _match(session, name))
+
+
+@router.post("/matches/{name}/close")
+def close_match(server: At, user: Trainer, name: Name) -> dict[str, Any]:
+    """Hand out no more games of a match: it is decided. Those under way are still taken."""
     with server.database.session() as session:
-        match = session.scalar(select(Match).where(Match.name == name))
-        if match is None:
-            raise HTTPException(404, "no such match")
+        match = _match(session, name)
+        match.closed = match.closed or time.time()
         return matches.result_of(session, match)

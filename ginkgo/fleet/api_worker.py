@@ -75,7 +75,7 @@ def account(user: Anyone) -> dict[str, str]:
 @router.get("/models/newest", responses={404: {"description": "there is none yet"}})
 def newest(server: At, user: Anyone) -> dict[str, Any]:
     """The newest model: `name`, `sha256`, `size`, `about`."""
-    with server.database.session() as session:
+    with server.database.reading() as session:
         model = work.newest_model(session)
         if model is None:
             raise HTTPException(404, "there is no model yet")
@@ -97,7 +97,7 @@ def model_file(
 ) -> Response:
     """A model, an ONNX file. `Range: bytes=N-` goes on with a download that was broken off; an
     answer may hold less than asked for."""
-    with server.database.session() as session:
+    with server.database.reading() as session:
         model = session.scalar(select(Model).where(Model.name == name, Model.file != ""))
     if model is None:
         raise HTTPException(404, "no such model")

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from sqlalchemy.exc import OperationalError
 
 import ginkgo
 from ginkgo.errors import GinkgoError
@@ -68,9 +69,10 @@ def make_app(config: ServeConfig, validators: Validators | None = None) -> FastA
         return JSONResponse({"detail": error.reason, "kind": error.kind}, status, headers)
 
     @app.exception_handler(GinkgoError)
-    def failed(_request: Request, error: GinkgoError) -> JSONResponse:
-        # The storage is away, or full: the sender keeps what it has and tries again.
-        print(f"error: {error}", flush=True)
+    @app.exception_handler(OperationalError)
+    def failed(_request: Request, error: Exception) -> JSONResponse:
+        # Storage or database is away, or full: the sender keeps what it has and tries again.
+        print(f"error: {str(error).splitlines()[0]}", flush=True)
         headers = {"Retry-After": "60"}
         return JSONResponse({"detail": "the server cannot store at the moment"}, 503, headers)
 

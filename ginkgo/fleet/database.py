@@ -127,6 +127,8 @@ class Match(Base):
     openings: Mapped[list[str]] = mapped_column(JSON)
     """Of each pair of games, as a GUI would send them."""
     created: Mapped[float]
+    closed: Mapped[float | None] = mapped_column(index=True)
+    """Since when no more of its games are handed out: all are there, or enough to decide."""
 
 
 class Task(Base):

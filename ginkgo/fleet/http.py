@@ -27,8 +27,8 @@ _SMALL = 1 << 20
 _GAMES = re.compile(r"/api/v1/tasks/[0-9]+/games")
 _MODEL = re.compile(r"/api/v1/models/[^/]+/file")
 _AGENT = re.compile(r"ginkgo/([0-9.]{1,32})")
-#: Seconds between two notes that a worker is there; who was not heard of for so many days is
-#: forgotten, where a user has more of them than this.
+#: Seconds between two notes that a worker is there; days after which one is forgotten; workers that
+#: a user may have.
 _SEEN_S, _FORGOTTEN_DAYS, _CLIENTS = 30.0, 2, 1000
 #: A client that is not ginkgo.
 _FOREIGN = "?"
@@ -57,16 +57,16 @@ class Server:
         if now - self._noted.get((user.id, name), 0.0) < _SEEN_S:
             return
         with self.database.session() as session:
+            mine = Client.user_id == user.id
             client = session.get(Client, (user.id, name))
-            if client is None:
-                mine = Client.user_id == user.id
+            if client is not None:
+                client.seen, client.version = now, version
+            else:
+                old = Client.seen < now - 86_400 * _FORGOTTEN_DAYS
+                session.execute(delete(Client).where(mine, old))
                 if (session.scalar(select(func.count()).where(mine)) or 0) >= _CLIENTS:
-                    old = Client.seen < now - 86_400 * _FORGOTTEN_DAYS
-                    session.execute(delete(Client).where(mine, old))
                     raise HTTPException(429, "too many workers of one user")
-                client = Client(user_id=user.id, name=name, version=version, seen=now)
-                session.add(client)
-            client.seen, client.version = now, version
+                session.add(Client(user_id=user.id, name=name, version=version, seen=now))
         if len(self._noted) > 100_000:
             self._noted.clear()
         self._noted[user.id, name] = now

@@ -74,7 +74,7 @@ class Intake:
             GinkgoError: the storage fails.
         """
         sha256 = hashlib.sha256(data).hexdigest()
-        with self._database.session() as session:
+        with self._database.reading() as session:
             task = session.get(Task, task_id)
             if task is None or task.user_id != user or task.run is None:
                 raise Refused("task", "no task of yours for self-play has this number")
@@ -106,7 +106,7 @@ class Intake:
         )
 
     def _check_current(self, model: str) -> None:
-        with self._database.session() as session:
+        with self._database.reading() as session:
             names = session.scalars(
                 select(Model.name).join(Run, Run.model_id == Model.id).order_by(Run.number.desc())
             )
@@ -124,7 +124,7 @@ class Intake:
         version: str,
     ) -> Stored | None:
         """Store the games that are new; None: another upload came between."""
-        with self._database.session() as session:
+        with self._database.reading() as session:
             new = self._new(session, games)
             run = current_run(session)
         if not new:
@@ -212,7 +212,7 @@ class Intake:
     def _quarantine(
         self, user: int, task_id: int, data: bytes, sha256: str, refused: Refused
     ) -> None:
-        with self._database.session() as session:
+        with self._database.reading() as session:
             kept = session.scalar(
                 select(func.count())
                 .select_from(Quarantined)

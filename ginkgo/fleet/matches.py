@@ -89,7 +89,7 @@ def take_rated(
     Raises:
         Refused: a game is not what it should be; none is stored.
     """
-    with database.session() as session:
+    with database.reading() as session:
         task = session.get(Task, task_id)
         if task is None or task.user_id != user or task.match_id is None:
             raise Refused("task", "no rating task of yours has this number")
@@ -114,9 +114,9 @@ def take_rated(
 def _store(
     database: Database, user: int, task_id: int, match: int, checked: dict[int, Played]
 ) -> int:
-    """Store the games that are new; how many."""
+    """Store the games that are new; how many. With the last one the match is closed."""
     with database.session() as session:
-        mine = (RatedGame.match_id == match) & RatedGame.number.in_(checked)
+        mine = RatedGame.match_id == match
         known = set(session.scalars(select(RatedGame.number).where(mine)))
         new = [number for number in checked if number not in known]
         for number in new:
@@ -132,6 +132,8 @@ def _store(
             )
         stored = Task.stored + len(new)
         session.execute(update(Task).where(Task.id == task_id).values(stored=stored))
+        whole = (Match.id == match) & (Match.games <= len(known) + len(new))
+        session.execute(update(Match).where(whole).values(closed=time.time()))
     return len(new)
 
 

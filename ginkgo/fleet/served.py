@@ -200,6 +200,8 @@ class ServedLoop(Loop):
             if test is not None:
                 result["verdict"] = test.verdict(np.array(result["pentanomial"], np.int64))
             if result["games"] >= games or result["verdict"] != "undecided":
+                # What is still under way counts in the ratings, and not here.
+                self._json("POST", f"{path}/close")
                 return result
             if time.monotonic() - said > _LINE_S:
                 said = time.monotonic()

@@ -141,12 +141,10 @@ def _rating_task(
     session: Session, config: ServeConfig, user: User, games: int, worker: str
 ) -> dict[str, Any] | None:
     """The first pairs of games of the oldest match that has some to give."""
-    for match in session.scalars(select(Match).order_by(Match.id)):
+    for match in session.scalars(select(Match).where(Match.closed.is_(None)).order_by(Match.id)):
         stored = set(
             session.scalars(select(RatedGame.number).where(RatedGame.match_id == match.id))
         )
-        if len(stored) >= match.games:
-            continue
         taken = set(stored)
         for task in session.scalars(select(Task).where(Task.match_id == match.id, _under_way())):
             taken |= set(range(task.first, task.first + task.games))

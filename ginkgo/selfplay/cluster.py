@@ -207,5 +207,5 @@ def _ray() -> Any:
         import ray
         import ray.exceptions
     except ImportError:
-        raise GinkgoError("--ray: Ray is not installed; pip install 'ginkgo[ray]'") from None
+        raise GinkgoError("--ray: Ray is not installed; pip install -e '.[ray]'") from None
     return ray

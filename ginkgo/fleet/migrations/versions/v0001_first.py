@@ -54,11 +54,15 @@ def upgrade() -> None:
         sa.Column("max_ply", sa.Integer(), nullable=False),
         sa.Column("openings", sa.JSON(), nullable=False),
         sa.Column("created", sa.Double(), nullable=False),
+        sa.Column("closed", sa.Double(), nullable=True),
         sa.ForeignKeyConstraint(["a_id"], ["models.id"], name=op.f("fk_matches_a_id")),
         sa.ForeignKeyConstraint(["b_id"], ["models.id"], name=op.f("fk_matches_b_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_matches")),
         sa.UniqueConstraint("name", name=op.f("uq_matches_name")),
     )
+    with op.batch_alter_table("matches", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_matches_closed"), ["closed"], unique=False)
+
     op.create_table(
         "runs",
         sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
@@ -203,6 +207,9 @@ def downgrade() -> None:
 
     op.drop_table("rated_games")
     op.drop_table("runs")
+    with op.batch_alter_table("matches", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_matches_closed"))
+
     op.drop_table("matches")
     with op.batch_alter_table("clients", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_clients_seen"))
