@@ -573,7 +573,7 @@ def test_rating_games_that_a_worker_gave_up_are_handed_out_again(place):
     assert (torn["kind"], torn["first"], torn["games"]) == ("rating", 0, 2)
     # What comes late is taken all the same, once; what has been decided is handed out no longer.
     answer = place.client.post("/api/v1/matches/m/close", headers=place.tom)
-    assert answer.json()["games"] == 1
+    assert answer.json()["wanted"] == 4
     assert place.task(place.bob, worker="new")["kind"] == "selfplay"
     assert place.client.post(url, json={"games": games}, headers=place.ann).json()["stored"] == 3
     url = f"/api/v1/tasks/{torn['task']}/rated"

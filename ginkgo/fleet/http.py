@@ -5,6 +5,7 @@ In: an HTTP request. Out: the user, the body within its limit, or a refusal.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Annotated
 from fastapi import Depends, Header, HTTPException, Path, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy import delete, func, select
+from sqlalchemy.exc import IntegrityError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ginkgo.fleet.accounts import TRAINER, Rates, user_of
@@ -56,7 +58,8 @@ class Server:
         now = time.time()
         if now - self._noted.get((user.id, name), 0.0) < _SEEN_S:
             return
-        with self.database.session() as session:
+        # Of two requests at the same time one has noted it already.
+        with contextlib.suppress(IntegrityError), self.database.session() as session:
             mine = Client.user_id == user.id
             client = session.get(Client, (user.id, name))
             if client is not None:
