@@ -452,7 +452,7 @@ BAD_REQUESTS = [
     # Names of paths.
     ("ann", "POST", "tasks/..%2f..%2fetc/games", b"x", 404),
     ("ann", "GET", "models/..%2f..%2fserver.db/file", b"", 404),
-    ("ann", "GET", "models/%2e%2e/file", b"", 404),
+    ("ann", "GET", "models/%2e%2e/file", b"", 422),
     ("ann", "GET", "models/.hidden/file", b"", 422),
     ("ann", "GET", "models/%00/file", b"", 422),
     ("ann", "GET", "models/a%5Cb/file", b"", 422),

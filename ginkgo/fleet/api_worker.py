@@ -42,7 +42,7 @@ class TaskWish(BaseModel):
 
     games: int = Field(32, ge=1, le=TASK_GAMES)
     rating: bool = True
-    holding: list[int] = Field([], max_length=1000)
+    holding: list[Annotated[int, Field(ge=1, le=1 << 50)]] = Field([], max_length=1000)
     """Its tasks that are still being played; others of this worker are given up."""
 
 
