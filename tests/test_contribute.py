@@ -281,6 +281,9 @@ def test_a_spool_keeps_games_until_they_are_dropped(tmp_path):
         spool.keep(game, "m")
     (tmp_path / ".game-1.npz.99.tmp").write_bytes(b"half")
     spool = Spool(tmp_path)
+    # Files that are being written at the moment, and others that are not its own.
+    for name in (".game-9.npz.99.tmp", ".rated-1-2.json.9.tmp", "some-notes.txt", "game-x.npz"):
+        (tmp_path / name).write_bytes(b"half")
     found = spool.uploads(3)
     assert [(one.task, len(one.files)) for one in found] == [(1, 3), (1, 2), (3, 2)]
     assert (len(spool), spool.tasks()) == (7, {1, 3})

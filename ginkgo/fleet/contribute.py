@@ -76,7 +76,7 @@ class Contributor:
         self._spool = Spool(config.folder / "games")
         self._log = open(config.folder / config.log, "a", encoding="utf-8")
         self._stop, self._end = threading.Event(), threading.Event()
-        self._failed: GinkgoError | None = None
+        self._failed: Exception | None = None
         self._coming: dict[str, Any] | None = None
         self._playing: dict[int, int] = {}
         """Games of each task that are begun or to begin."""
@@ -329,7 +329,7 @@ class Contributor:
                 self._end.wait(_LOOK_S)
         except Turned as turned:
             self._failed = GinkgoError(f"{self._config.server}: {turned}")
-        except GinkgoError as error:
+        except Exception as error:  # it must not play on without an uploader
             self._failed = error
         self._stop.set()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,11 @@ from ginkgo.fleet.config import TASK_GAMES
 from ginkgo.records.files import write_text
 from ginkgo.records.game import ENDINGS
 from ginkgo.records.kifu.selfplay import FORMAT, PlayedGame, as_arrays, load_arrays, write_arrays
+
+
+#: Names of whole files; those that are being written, beside them, are no concern of the uploader.
+_GAME = re.compile(r"game-([0-9]+)\.npz")
+_RATED = re.compile(r"rated-([0-9]+)-([0-9]+)\.json")
 
 
 class Waiting(NamedTuple):
@@ -54,7 +60,7 @@ class Spool:
         write_text(path, json.dumps(game.to_json()) + "\n")
 
     def __len__(self) -> int:
-        return sum(1 for _ in self.folder.glob("*-*.*"))
+        return sum(len(one.files) for one in self.uploads(TASK_GAMES))
 
     def tasks(self) -> set[int]:
         """Of which tasks there are games."""
@@ -63,13 +69,11 @@ class Spool:
     def uploads(self, games: int) -> list[Waiting]:
         """What is to be sent, in uploads of so many games at most, the oldest tasks first."""
         found: dict[tuple[int, bool], list[tuple[int, Path]]] = defaultdict(list)
-        for path in self.folder.glob("*-*.*"):
-            kind, *numbers = path.stem.split("-")
-            if kind == "game":
-                number = int(numbers[0])
-                found[number // TASK_GAMES, False].append((number, path))
-            else:
-                found[int(numbers[0]), True].append((int(numbers[1]), path))
+        for path in self.folder.iterdir():
+            if match := _GAME.fullmatch(path.name):
+                found[int(match[1]) // TASK_GAMES, False].append((int(match[1]), path))
+            elif match := _RATED.fullmatch(path.name):
+                found[int(match[1]), True].append((int(match[2]), path))
         return [
             Waiting(task, rating, tuple(path for _, path in sorted(paths)[low : low + games]))
             for (task, rating), paths in sorted(found.items())
