@@ -10,7 +10,7 @@ from fleet_parts import Place, open_run, publish, tiny_network
 from hypothesis import HealthCheck, Phase, given, settings
 
 #: Requests for each path and method, for each who sends them.
-EXAMPLES = 8
+EXAMPLES = 4
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,6 @@ from ginkgo.records.files import write_text
 from ginkgo.records.game import ENDINGS
 from ginkgo.records.kifu.selfplay import FORMAT, PlayedGame, as_arrays, load_arrays, write_arrays
 
-
 #: Names of whole files; those that are being written, beside them, are no concern of the uploader.
 _GAME = re.compile(r"game-([0-9]+)\.npz")
 _RATED = re.compile(r"rated-([0-9]+)-([0-9]+)\.json")
