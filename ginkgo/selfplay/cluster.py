@@ -146,7 +146,7 @@ class Cluster:
             how |= {"num_cpus": processes, "include_dashboard": False}
         try:
             self._ray.init(None if address == LOCAL else address, **how)
-        except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+        except Exception as error:  # Ray raises nothing narrower where a node does not start
             line = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise GinkgoError(f"--ray {address}: {line}") from None
 
@@ -203,6 +203,7 @@ class Cluster:
 
 def _ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would tell its makers
+    os.environ.setdefault("RAY_raylet_start_wait_time_s", "180")  # busy machines need long
     try:
         import ray
         import ray.exceptions
