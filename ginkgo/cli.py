@@ -45,6 +45,9 @@ VERBS = {
         "AnalyzeConfig",
         "write games with evaluations and win-rate graphs",
     ),
+    "contribute": _verb(
+        "ginkgo.fleet.contribute", "ContributeConfig", "play for a server and upload the games"
+    ),
     "convert": _verb(
         "ginkgo.records.convert", "ConvertConfig", "turn kifu into SFEN records, split by game"
     ),
@@ -71,12 +74,18 @@ VERBS = {
     ),
     "play": _verb("ginkgo.play.server", "PlayConfig", "play against a network in the browser"),
     "rate": _verb("ginkgo.arena.rate", "RateConfig", "rate all engines of several matches"),
-    "reinforce": _verb("ginkgo.selfplay.reinforce", "ReinforceConfig", "get stronger by self-play"),
+    "reinforce": _verb("ginkgo.fleet.reinforce", "ServedConfig", "get stronger by self-play"),
     "selfplay": _verb(
         "ginkgo.selfplay.cli",
         "SelfplayConfig",
         "let a model play against itself and store the games",
         options="ginkgo.selfplay.config",
+    ),
+    "serve": _verb(
+        "ginkgo.fleet.serve",
+        "ServeConfig",
+        "collect the games of many machines, hand out models",
+        options="ginkgo.fleet.config",
     ),
     "stats": _verb(
         "ginkgo.records.stats",

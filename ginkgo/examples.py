@@ -12,6 +12,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ginkgo analyze game.kif", "write analysis/game.kif with evaluations, and a graph"),
         ("ginkgo analyze ~/kifu --model runs/sample --time 1", "a second a position, own network"),
     ),
+    "contribute": (
+        ("ginkgo contribute", "play for the server that contribute.toml names"),
+        ("ginkgo contribute --config second.toml", "another worker on the same machine"),
+    ),
     "convert": (
         ("ginkgo convert ~/kifu -o records/mine", "records/mine/train, val and test"),
         ("ginkgo convert data/sample -o kifu --to csa", "the same games as CSA"),
@@ -67,6 +71,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "selfplay": (
         ("ginkgo selfplay --model runs/sample --games 100 -o selfplay", "100 games, stored"),
         ("ginkgo selfplay --games 20 --gumbel 8 --playouts 32 -o selfplay", "a small search"),
+    ),
+    "serve": (
+        ("ginkgo serve --add-user ann", "make an account and print its token"),
+        ("ginkgo serve --port 8080", "collect games, hand out models, show a page"),
     ),
     "stats": (
         ("ginkgo stats records/mine", "games, positions, results and lengths"),

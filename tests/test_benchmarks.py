@@ -40,6 +40,7 @@ OPTIONS = {
     "search": "--positions 2 --simulations 300 --playouts 40 --naive 20 --seconds 0.1",
     "selfplay": "--games 2 --single 1 --concurrent 2 --playouts 4 --cheap-playouts 2 --max-ply 6"
     " --processes 1 --seconds 0.1",
+    "fleet": "--workers 3 --uploads 6 --games 2",
     "shuffle": "--workers 0 --pool 512 --batches 32 --keep 0 8 --copies 8 --positions 500",
 }
 MIXED = {"batch", "per_game", "expected", "measured", "ratio_of_shares_with_mate"}
@@ -59,6 +60,14 @@ KEYS = {
     "mixing": {"sizes", "vectors", "ratio", "with_reports_per_second"},
     "memory": {"growth", "peak_1x_mib", "peak_10x_mib"},
     "shuffle": {"steady", "full"},
+    "fleet": {
+        "uploads_per_second",
+        "p50_ms",
+        "p99_ms",
+        "lost",
+        "duplicated",
+        "validation_ms_per_game",
+    },
     "selfplay": {
         "positions_per_second",
         "evaluator_busy",
@@ -120,7 +129,7 @@ def running(lines, tmp_path_factory):
     scripts = {}
     for name, options in OPTIONS.items():
         # These begin with games, not with records, or with nothing.
-        games = name in ("convert", "search", "arena", "selfplay")
+        games = name in ("convert", "search", "arena", "fleet", "selfplay")
         data = [] if games else ["--data", str(folder / "few.sfenx")]
         command = [sys.executable, f"benchmarks/{name}.py", *data, *options.split()]
         with (folder / f"{name}.err").open("w") as errors:

@@ -13,6 +13,7 @@ import pytest
 import ginkgo.selfplay.loop as loop_module
 from ginkgo.errors import GinkgoError
 from ginkgo.features.labels import LABEL_SCHEME
+from ginkgo.fleet.reinforce import main
 from ginkgo.pipeline import Loader, LoaderConfig, ParseOptions
 from ginkgo.records import files as record_files
 from ginkgo.records.kifu.selfplay import load_arrays
@@ -22,7 +23,7 @@ from ginkgo.selfplay.audit import audit
 from ginkgo.selfplay.config import SelfplayConfig
 from ginkgo.selfplay.gate import Difference, difference_of
 from ginkgo.selfplay.loop import Loop, rate_factor
-from ginkgo.selfplay.reinforce import ReinforceConfig, check_loop, main, play_config
+from ginkgo.selfplay.reinforce import ReinforceConfig, check_loop, play_config
 from ginkgo.selfplay.run import play_run
 from ginkgo.selfplay.store import alone, figures_of, run_folder, run_folders
 from ginkgo.selfplay.window import Uses, WindowOptions, make_plan, window_size

@@ -21,7 +21,12 @@ from ginkgo.errors import GinkgoError
 if TYPE_CHECKING:
     from ginkgo.play.game import Game
 
-_PAGE = Path(__file__).with_name("page.html")
+#: What the page is made of, by its path.
+_FILES = {
+    "/": ("page.html", "text/html; charset=utf-8"),
+    "/board.js": ("board.js", "text/javascript; charset=utf-8"),
+    "/board.css": ("board.css", "text/css; charset=utf-8"),
+}
 #: A request of the page is a few words.
 _LONGEST = 10_000
 
@@ -52,8 +57,9 @@ def make_server(game: Game, port: int) -> ThreadingHTTPServer:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            if self.path == "/":
-                self._answer(200, "text/html; charset=utf-8", _PAGE.read_bytes())
+            if self.path in _FILES:
+                name, kind = _FILES[self.path]
+                self._answer(200, kind, Path(__file__).with_name(name).read_bytes())
             elif self.path == "/state":
                 self._obey("state", "")
             else:

@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises:
         GinkgoError: a user's mistake.
     """
-    config = tyro.cli(SelfplayConfig, prog="ginkgo selfplay", args=argv)
+    config = tyro.cli(SelfplayConfig, prog="ginkgo selfplay", args=_with_address(argv))
     check(config)
     from ginkgo.records.files import check_writable, write_text
     from ginkgo.selfplay.run import open_run, play_run
@@ -57,6 +57,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         write_text(config.report, json.dumps(figures, indent=1) + "\n")
     print_figures(figures)
     return 0
+
+
+def _with_address(argv: Sequence[str] | None) -> list[str]:
+    """The arguments, `--ray` alone made `--ray local`.
+
+    >>> _with_address(["--ray", "--games", "5"])
+    ['--ray', 'local', '--games', '5']
+    """
+    found: list[str] = []
+    for argument in [*(sys.argv[1:] if argv is None else argv), "-"]:
+        if found and found[-1] == "--ray" and argument.startswith("-"):
+            found.append("local")
+        found.append(argument)
+    return found[:-1]
 
 
 def print_figures(figures: dict[str, Any]) -> None:

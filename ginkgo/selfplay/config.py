@@ -72,6 +72,9 @@ class SelfplayConfig(PlayOptions):
     or the one named."""
     processes: int = 0
     """Processes that play; 0: one per core."""
+    ray: str = ""
+    """Play with the actors of a Ray cluster: its address (`auto`, `ray://HOST:10001`), or `local`,
+    also meant by --ray alone: one on this machine. --processes is how many; 0: one per core."""
     concurrent: int = 128
     """Games that each process plays at once."""
     file_games: int = 64

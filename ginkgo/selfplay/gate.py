@@ -9,6 +9,7 @@ import contextlib
 import json
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,7 @@ def judge(
     folder: Path,
     generation: int,
     steps: int,
+    arrange: Callable[..., dict[str, Any]],
 ) -> tuple[bool, Difference]:
     """Whether a new model takes the place of the one that plays.
 
@@ -113,13 +115,14 @@ def judge(
         play: how games are played at this point of the curriculum. folder: for the match.
         generation: of the new model.
         steps: trained since the one that plays.
+        arrange: plays a match, as `play_match` without its first argument.
 
     Raises:
         GinkgoError: a model cannot be played.
     """
 
     def match(games: int, sprt: tuple[float, float] | None = None) -> dict[str, Any]:
-        return play_match(config, new, old, play, games, folder, generation, sprt)
+        return arrange(new, old, play, games, folder, generation, sprt)
 
     if config.gate == "sprt":
         found = match(config.gate_games, (0.0, config.gate_elo))

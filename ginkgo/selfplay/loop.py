@@ -22,7 +22,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from ginkgo.errors import GinkgoError
 from ginkgo.models.directory import CONFIG, find_model, load_config, model_name
 from ginkgo.records.files import write_text
 from ginkgo.selfplay import gate, learn, report
-from ginkgo.selfplay.config import SelfplayConfig
+from ginkgo.selfplay.config import PlayOptions, SelfplayConfig
 from ginkgo.selfplay.reinforce import ReinforceConfig, play_config
 from ginkgo.selfplay.run import play_run
 from ginkgo.selfplay.store import RunFolder, alone, figures_of, run_folder, run_folders
@@ -180,6 +180,7 @@ class Loop:
                 self.folder / "gates" / f"{number:05d}",
                 number,
                 done - steps,
+                self._match,
             )
         player = games.options["options"]["model"]
         figures = figures_of(games, games.options["resign_threshold"])
@@ -232,9 +233,32 @@ class Loop:
         if run.options and run.complete:
             return
         _say(f"run {run.number}: {config.games:,} games of {Path(config.model).name}")
-        # Random weights would resign at random, and the results teach that to the next model.
-        trusted = self.config.from_ is not None
-        play_run(config, run, earlier[-_CALIBRATED_BY:], say=_say, trusted=trusted)
+        self._fill(config, run, earlier[-_CALIBRATED_BY:])
+
+    def _fill(self, config: SelfplayConfig, run: RunFolder, earlier: Sequence[RunFolder]) -> None:
+        """Have the games of a run played that are not there yet."""
+        play_run(config, run, earlier, say=_say, trusted=self._trusted)
+
+    @property
+    def _trusted(self) -> bool:
+        """Whether the first model's win rates mean something.
+
+        Random weights would resign at random, and the next model would learn that from the results.
+        """
+        return self.config.from_ is not None
+
+    def _match(
+        self,
+        new: Path,
+        old: Path,
+        play: PlayOptions,
+        games: int,
+        folder: Path,
+        seed: int,
+        sprt: tuple[float, float] | None = None,
+    ) -> dict[str, Any]:
+        """Have a match played; see `gate.play_match`."""
+        return gate.play_match(self.config, new, old, play, games, folder, seed, sprt)
 
     def _plan(self, number: int, lines: list[dict[str, Any]], games: RunFolder) -> dict[str, Any]:
         """What the generation trains on, chosen once."""

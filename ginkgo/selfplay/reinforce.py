@@ -1,13 +1,11 @@
-"""`ginkgo reinforce`: the loop's options and command line.
+"""The options of the loop, and what of them follows for the games of a generation.
 
-In: the options. Out: a run that gets stronger, generation by generation; the same command goes on
-where it was stopped, however that was.
+In: the command line of `ginkgo reinforce`. Out: checked options.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -201,20 +199,3 @@ def check_loop(config: ReinforceConfig) -> None:
                 "each opening is played twice"
             )
     phases(config)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Parse the options, run the loop.
-
-    Returns:
-        the exit status: 0, or 130 after Ctrl-C.
-
-    Raises:
-        GinkgoError: a user's mistake.
-    """
-    config = tyro.cli(ReinforceConfig, prog="ginkgo reinforce", args=argv)
-    check_loop(config)
-    from ginkgo.selfplay.loop import Loop
-
-    Loop(config).run()
-    return 0

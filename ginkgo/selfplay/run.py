@@ -6,7 +6,7 @@ In: a `SelfplayConfig`. Out: a run folder, and figures of its games.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from ginkgo.selfplay.store import RunFolder, played_on, run_folder, run_folders
 from ginkgo.selfplay.worker import Players, play_here
 
 #: Options that change nothing about a game.
-_NEUTRAL = ("processes", "concurrent", "file_games", "report", "out", "cached", "games")
+_NEUTRAL = ("processes", "ray", "concurrent", "file_games", "report", "out", "cached", "games")
 
 
 def deciding(config: SelfplayConfig) -> dict[str, Any]:
@@ -52,10 +52,35 @@ def open_run(config: SelfplayConfig) -> RunFolder:
     return run_folder(config.out, runs[-1].number + 1 if runs else 1)
 
 
+def begin_run(
+    config: SelfplayConfig, run: RunFolder, earlier: Sequence[RunFolder], trusted: bool
+) -> None:
+    """Note with which options a run is played, and when to resign.
+
+    Args:
+        earlier: runs whose games tell that. trusted: see `play_run`.
+    """
+    games = [game for other in earlier for game in played_on(other)]
+    untold = config.resign if trusted else 0.0
+    threshold = calibrated(games, config.false_resigns, untold)
+    # Games tell of the model that played them. Random weights, sure of nothing but mates they
+    # see, would have resigned rightly at whatever threshold; the model after them would not.
+    before = earlier[-1].options["resign_threshold"] if earlier else 0.0
+    threshold = min(threshold, max(config.resign, 2 * before)) if config.resign else 0.0
+    run.begin(
+        {
+            "games": config.games,
+            "resign_threshold": threshold,
+            "options": deciding(config),
+            "versions": versions(),
+        }
+    )
+
+
 def play_run(
     config: SelfplayConfig,
     run: RunFolder,
-    earlier: Iterable[RunFolder] = (),
+    earlier: Sequence[RunFolder] = (),
     say: Callable[[str], None] = print,
     trusted: bool = True,
 ) -> Used:
@@ -80,27 +105,12 @@ def play_run(
 def _play(
     config: SelfplayConfig,
     run: RunFolder,
-    earlier: Iterable[RunFolder],
+    earlier: Sequence[RunFolder],
     say: Callable[[str], None],
     trusted: bool,
 ) -> Used:
     if not run.options:
-        earlier = list(earlier)
-        games = [game for other in earlier for game in played_on(other)]
-        untold = config.resign if trusted else 0.0
-        threshold = calibrated(games, config.false_resigns, untold)
-        # Games tell of the model that played them. Random weights, sure of nothing but mates they
-        # see, would have resigned rightly at whatever threshold; the model after them would not.
-        before = earlier[-1].options["resign_threshold"] if earlier else 0.0
-        threshold = min(threshold, max(config.resign, 2 * before)) if config.resign else 0.0
-        run.begin(
-            {
-                "games": config.games,
-                "resign_threshold": threshold,
-                "options": deciding(config),
-                "versions": versions(),
-            }
-        )
+        begin_run(config, run, earlier, trusted)
     threshold = run.options["resign_threshold"]
     meta = {"model": config.model, "seed": config.seed, "resign_threshold": threshold}
     meta |= {"options": run.options["options"], "versions": versions()}
@@ -131,7 +141,12 @@ def _play(
     with Progress("games") as progress:
         progress.phase("playing", len(numbers))
         try:
-            if processes == 1:
+            if config.ray:
+                from ginkgo.selfplay.cluster import Cluster
+
+                with Cluster(config, run.number, numbers, threshold, processes) as cluster:
+                    take(cluster)
+            elif processes == 1:
                 take(play_here(config, run.number, numbers, threshold))
             else:
                 with Players(config, run.number, numbers, threshold, processes) as players:

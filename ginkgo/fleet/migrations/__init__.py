@@ -1,0 +1,1 @@
+"""Versions of the server's tables, for alembic."""
