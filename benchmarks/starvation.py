@@ -32,7 +32,7 @@ def starve(
     """
     # Imported here, since reader processes import this script and do without TensorFlow.
     from ginkgo.pipeline.tfdata import dataset_of
-    from ginkgo.training.monitor import InputClock
+    from ginkgo.training.clock import InputClock
 
     with Loader(index, config, say=common.say, ahead=True) as loader:
         data = dataset_of(lambda: loader, config.parse.ragged, close=False, packed=True)

@@ -10,7 +10,7 @@ import pytest
 from ginkgo.cli import run
 from ginkgo.errors import GinkgoError
 from ginkgo.models import load_games
-from ginkgo.pipeline.index import Scan, build_index
+from ginkgo.pipeline.scan import Scan, build_index
 from ginkgo.records.convert import ConvertConfig
 from ginkgo.records.convert.run import convert
 from ginkgo.training.config import TrainConfig

@@ -25,9 +25,9 @@ from kifu_texts import hcpe3, read_all, read_one, refused
 
 from ginkgo.features.position import sfen_from_position
 from ginkgo.pipeline import Loader, LoaderConfig, build_index
-from ginkgo.pipeline.index import Scan
 from ginkgo.pipeline.load import load_block
 from ginkgo.pipeline.parse import ParseOptions
+from ginkgo.pipeline.scan import Scan
 from ginkgo.records import Game, Refusal, format_game_line, parse_game_line, parse_record
 from ginkgo.records.convert import ConvertConfig
 from ginkgo.records.convert.merge import merge_split

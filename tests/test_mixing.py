@@ -14,11 +14,12 @@ from ginkgo.pipeline import Index, Loader, LoaderConfig, ParseOptions, build_ind
 from ginkgo.pipeline import coverage as coverage_module
 from ginkgo.pipeline.coverage import Coverage, Progress
 from ginkgo.pipeline.history import Earlier, document, earlier, unpack_seen
-from ginkgo.pipeline.index import Scan, SourceIndex
+from ginkgo.pipeline.index import SourceIndex
 from ginkgo.pipeline.load import load_block
 from ginkgo.pipeline.loader import DataChanged
 from ginkgo.pipeline.mixer import LAG, Mixer
 from ginkgo.pipeline.mixing import Bandit, by_weight, coverage_bonus, epoch_penalty, rank, ucb1
+from ginkgo.pipeline.scan import Scan
 from ginkgo.records.convert import ConvertConfig
 from ginkgo.records.convert.run import convert
 from ginkgo.records.sources import find_sources

@@ -418,7 +418,7 @@ def test_a_resumed_run_must_be_the_same(config):
 
 def test_ctrl_c_while_waiting_for_input_saves_what_is_trained(config, monkeypatch):
     """The signal arrives inside `next`, where an input-bound run spends its time."""
-    from ginkgo.training.monitor import InputClock
+    from ginkgo.training.clock import InputClock
 
     real, calls = InputClock.__iter__, []
 

@@ -30,7 +30,7 @@ def time_reading(data: Sequence[Path], seconds: float) -> list[dict[str, Any]]:
     Raises:
         GinkgoError: paths that the user named cannot be read.
     """
-    from ginkgo.pipeline.index import Scan
+    from ginkgo.pipeline.scan import Scan
 
     if not data and not _SAMPLE.is_dir():
         return []

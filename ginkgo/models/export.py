@@ -132,9 +132,9 @@ def real_planes(
         GinkgoError: no usable position at the paths.
     """
     from ginkgo.features import dlshogi119, ginkgo148
-    from ginkgo.pipeline.index import build_index
     from ginkgo.pipeline.load import load_block
     from ginkgo.pipeline.parse import ParseOptions
+    from ginkgo.pipeline.scan import build_index
 
     index = build_index(paths, split)
     if not index.games:

@@ -3,7 +3,7 @@
 In: paths of records or games. Out: batches of compact positions, as a `tf.data.Dataset` (`dataset`)
 or as an iterator that can be stopped and continued (`Loader`).
 
-The stages, each testable alone: `index` (what is there) -> `parse` (text to positions) ->
+The stages, each testable alone: `scan`, `index` (what is there) -> `parse` (text to positions) ->
 `worker`, `workers` (in other processes, through shared memory) -> `pool` (shuffling) ->
 `stream` (order, epochs, one pool) -> `loader` (batches, state) -> `tfdata` (the face toward
 TensorFlow). Which of several sources comes next is decided in `mixing` (formulas) and `mixer`
@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from ginkgo.errors import GinkgoError
 from ginkgo.pipeline.batch import Batch
-from ginkgo.pipeline.index import Index, build_index
+from ginkgo.pipeline.index import Index
 from ginkgo.pipeline.loader import Loader
 from ginkgo.pipeline.parse import ParseOptions
+from ginkgo.pipeline.scan import build_index
 from ginkgo.pipeline.stream import LoaderConfig
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ginkgo.pipeline.index import Index, Scan
+    from ginkgo.pipeline.index import Index
+    from ginkgo.pipeline.scan import Scan
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,9 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
         GinkgoError: the model or the data are unusable, or nothing is left to judge it on.
     """
     from ginkgo.models import load_baselines, load_games, load_model
-    from ginkgo.pipeline.index import Scan
     from ginkgo.pipeline.load import join_blocks, load_block
     from ginkgo.pipeline.parse import ParseOptions
+    from ginkgo.pipeline.scan import Scan
     from ginkgo.training.baselines import Baselines
     from ginkgo.training.evaluation import answers_of, report_of
     from ginkgo.training.step import Inference

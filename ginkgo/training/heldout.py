@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from ginkgo.errors import GinkgoError
 from ginkgo.models import NONE_SEEN, SeenGames
-from ginkgo.pipeline.index import Index, Scan
+from ginkgo.pipeline.index import Index
+from ginkgo.pipeline.scan import Scan
 from ginkgo.records import SPLITS
 from ginkgo.records.split import Split
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
@@ -41,68 +40,6 @@ def plain(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
-class InputClock:
-    """Iterates over a dataset and measures how long each `next` blocks.
-
-    The clock has a floor: what `next` costs when nothing needs to be waited for, measured on
-    constant tensors of the same shapes. It is taken off where wait fractions are computed. The
-    calls are as far apart as the loop's own: called again at once, `next` finds its code in the
-    cache and takes a quarter of the time.
-    """
-
-    _FLOOR_CALLS = 30
-    #: Batches after which the floor is measured; the loop's pace is known then.
-    _FLOOR_AFTER = 5
-    _LONGEST_PAUSE_S = 0.02
-
-    def __init__(self, iterator: Iterator[Any]) -> None:
-        self._iterator = iterator
-        self.floor = 0.0
-        self.last_wait = 0.0
-        self._mark = self._before = time.perf_counter()
-
-    def __iter__(self) -> Iterator[Any]:
-        steps: list[float] = []
-        before, measured = 0.0, False
-        while True:
-            start = time.perf_counter()
-            if before:
-                steps.append(start - before)
-            try:
-                batch = next(self._iterator)
-            except StopIteration:
-                return
-            self.last_wait = time.perf_counter() - start
-            if len(steps) == self._FLOOR_AFTER and not measured:
-                measured = True
-                pause = min(self._LONGEST_PAUSE_S, float(np.median(steps)))
-                passed = time.perf_counter()
-                self.floor = self._measure_floor(batch, pause)
-                self._mark += time.perf_counter() - passed  # no part of the loop's time
-            before = time.perf_counter() if len(steps) < self._FLOOR_AFTER else 0.0
-            yield batch
-
-    def _measure_floor(self, batch: Any, pause: float) -> float:
-        constant = iter(tf.data.Dataset.from_tensors(batch).repeat().prefetch(2))
-        times = []
-        for _ in range(self._FLOOR_CALLS):
-            time.sleep(pause)
-            start = time.perf_counter()
-            next(constant)
-            times.append(time.perf_counter() - start)
-        return float(np.median(times))
-
-    def since_last(self) -> float:
-        """Seconds since this was last called (or since `restart`)."""
-        now = time.perf_counter()
-        passed, self._mark = now - self._mark, now
-        return passed
-
-    def restart(self) -> None:
-        """Leave out what has passed (an evaluation, a checkpoint)."""
-        self._mark = time.perf_counter()
-
-
 class ScalarLog(keras.callbacks.Callback):
     """TensorBoard: every step's scalars, evaluations, plots.
 
@@ -119,7 +56,7 @@ class ScalarLog(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         """Write the configuration; the clock starts."""
-        from ginkgo.training.trainer import as_json
+        from ginkgo.training.same_run import as_json
 
         with self._writer.as_default(step=self._trainer.step):
             tf.summary.text("run/config", "```json\n" + as_json(self._trainer.config) + "```")

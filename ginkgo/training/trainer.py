@@ -10,7 +10,6 @@ loop itself (TensorBoard, progress, evaluation, checkpoints) hangs on it as a ca
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import math
 import signal
@@ -22,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 import ginkgo
@@ -39,7 +37,6 @@ from ginkgo.models import (
     start_from,
 )
 from ginkgo.pipeline.batch import Dropped
-from ginkgo.pipeline.index import Index
 from ginkgo.pipeline.load import epoch_positions
 from ginkgo.pipeline.tfdata import dataset_of
 from ginkgo.records.files import write_text
@@ -52,6 +49,7 @@ from ginkgo.training.checkpoint import (
     save_checkpoint,
     unpack_data,
 )
+from ginkgo.training.clock import InputClock, Speed
 from ginkgo.training.config import (
     DEFAULT_ACTIVATION,
     DEFAULT_NETWORK,
@@ -62,7 +60,7 @@ from ginkgo.training.config import (
 from ginkgo.training.distribution import choose, split_packed
 from ginkgo.training.evaluation import Evaluation
 from ginkgo.training.heldout import find_data
-from ginkgo.training.monitor import InputClock, Progress, ScalarLog, plain, silence
+from ginkgo.training.monitor import Progress, ScalarLog, plain, silence
 from ginkgo.training.reading import (
     describe,
     describe_mix,
@@ -72,18 +70,10 @@ from ginkgo.training.reading import (
 )
 from ginkgo.training.recipe import WeightAverage, choose_precision, learning_rate, make_optimizer
 from ginkgo.training.report import without_nan
+from ginkgo.training.same_run import as_json, check_alike, check_same_run, lasting
 from ginkgo.training.sources import Sources, state_path
 from ginkgo.training.step import TrainStep, channels_of
 
-#: Steps at the start that do not count toward speed and wait: compiling, first touch of memory.
-WARMUP_STEPS = 10
-#: Options that must not change when a run is resumed (the data's own are in the loader's state).
-LASTING = (
-    *("network", "activation", "heads", "features", "view", "optimizer", "ema", "init"),
-    *("label_smoothing", "value_weight", "score_share", "root_share", "mirror"),
-    *("weight_decay", "clip"),
-    *("val", "test", "val_fraction", "val_positions", "best_by"),
-)
 #: What TensorFlow raises where another process does not answer any more.
 _LOST = (
     *(tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError),
@@ -125,8 +115,7 @@ class Trainer:
         if config.resume and not found:
             raise GinkgoError(f"{self.checkpoints}: no checkpoint to resume from")
         self.step = self.samples = 0
-        self._counted = self._saved = 0
-        self._wait_floor = 0.0
+        self._saved = 0
         self._stop_signal = 0
         self._stopped = False
         self._log: ScalarLog | None = None
@@ -203,9 +192,10 @@ class Trainer:
         )
         loader_state, known = None, None
         part = train.part(self.distribution.worker, self.distribution.workers)
-        self.speed = {"positions": 0, "seconds": 0.0, "wait": 0.0, "batches": 0}
+        self.speed = Speed()
         if self._resume_from is not None:
-            self._same_run(read_progress(self._resume_from)["options"])
+            ours = lasting(config, self.network)
+            check_same_run(ours, read_progress(self._resume_from)["options"])
             progress, states, best = load_checkpoint(
                 self._resume_from, self.model, self.optimizer, self.average
             )
@@ -220,7 +210,7 @@ class Trainer:
             self.step, self.samples = progress["step"], progress["samples"]
             self.evaluation.restore(progress["evaluation"], best)
             plain(f"resuming after step {self.step:,} from {self._resume_from}")
-        self._all_alike(part)
+        check_alike(config, self.distribution, self.step, train.names, part)
         reading = loader_config(config, self.parse, self.local_batch, train, epoch)
         say = self._of_loader
         self.loader = open_loader(reading, part, train, loader_state, known, say)
@@ -243,39 +233,6 @@ class Trainer:
             plain(text)
         else:
             print(f"worker {self.distribution.worker}: {text}", file=sys.stderr, flush=True)
-
-    def _all_alike(self, part: Index) -> None:
-        """All processes must do the same with the same data and go on from the same step."""
-        options = json.loads(as_json(self.config))
-        # These may differ between machines.
-        own = ("report", "workers", "data", "source", "runs", "val", "test")
-        shared = {name: value for name, value in options.items() if name not in own}
-        weights = [one.weight for _, one in sorted(sources_by_name(self.config).items())]
-        names = self.indices["train"].names
-        text = json.dumps([shared, self.step, names, weights, part.fingerprint()[1:]]).encode()
-        mine = int.from_bytes(hashlib.blake2b(text, digest_size=5).digest(), "big")
-        total = self.distribution.total(np.array([mine]))[0]
-        if self.distribution.workers > 1 and total != mine * self.distribution.workers:
-            raise GinkgoError(
-                "the workers have different options, data or checkpoints: they must be started "
-                "alike, with data and --runs on a file system that all of them share"
-            )
-
-    def _lasting(self) -> dict[str, str]:
-        """The options that a resumed run must share."""
-        options = {name: str(getattr(self.config, name)) for name in LASTING}
-        return options | {"network": self.network.name, "activation": self.network.activation}
-
-    def _same_run(self, options: dict[str, str]) -> None:
-        """A resumed run must learn the same thing and be judged on the same games."""
-        unset, ours = "the default", self._lasting()
-        for name, before in options.items():
-            now = ours[name]
-            if now != before:
-                option = name.replace("_", "-")
-                raise GinkgoError(
-                    f"--{option}: the run began with {before or unset}, not {now or unset}"
-                )
 
     # --- the loop -----------------------------------------------------------------------------
 
@@ -374,7 +331,7 @@ class Trainer:
                 **curves,
             }
             callbacks.on_train_batch_end(self.step, logs)
-            self._count_speed(logs, clock)
+            self.speed.count(config.batch_size, clock)
             done, stop = self.step >= self.steps, self._told_to_stop()
             done |= self.model.stop_training
             if self.step % self.eval_every == 0 or done:
@@ -390,7 +347,6 @@ class Trainer:
                 clock.restart()
             if done or stop:
                 break
-        self._wait_floor = clock.floor
         if together.workers == 1:
             self._stopped = bool(self._stop_signal)
             if self._stopped and self.step > self._saved:
@@ -441,35 +397,10 @@ class Trainer:
                 f"another worker has gone ({type(error).__name__}); start all of them again{again}"
             ) from None
 
-    def _count_speed(self, logs: dict[str, Any], clock: InputClock) -> None:
-        seconds = clock.since_last()
-        self._counted += 1
-        if self._counted <= WARMUP_STEPS:
-            return
-        self.speed["positions"] += logs["positions"]
-        self.speed["seconds"] += seconds
-        self.speed["wait"] += clock.last_wait
-        self.speed["batches"] += 1
-
     @property
     def saved(self) -> int:
         """The step of the latest checkpoint; 0: there is none."""
         return self._saved
-
-    @property
-    def wait_fraction(self) -> float:
-        """Share of the loop's time spent waiting for a batch, above the clock's floor."""
-        if not self.speed["seconds"]:
-            return 0.0
-        wait = self.speed["wait"] - self.speed["batches"] * self._wait_floor
-        return max(0.0, wait) / self.speed["seconds"]
-
-    @property
-    def positions_per_second(self) -> float:
-        """Positions trained on per second of the loop, evaluations and checkpoints left out."""
-        if not self.speed["seconds"]:
-            return 0.0
-        return self.speed["positions"] / self.speed["seconds"]
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -493,7 +424,7 @@ class Trainer:
         progress = {
             "step": self.step,
             "samples": self.samples,
-            "options": self._lasting(),
+            "options": lasting(self.config, self.network),
             "evaluation": self.evaluation.state(),
             "split": {
                 source.name: dataclasses.asdict(source.split)
@@ -532,8 +463,8 @@ class Trainer:
         final = self.evaluation.test()
         report = {
             **final,
-            "wait_fraction": self.wait_fraction,
-            "positions_per_second": self.positions_per_second,
+            "wait_fraction": self.speed.wait_fraction,
+            "positions_per_second": self.speed.positions_per_second,
             "positions": self.samples,
             "steps": self.step,
             "dropped": dropped.as_dict(),
@@ -588,12 +519,3 @@ class Trainer:
                 {key: report[key] for key in ("heldout", "by_source", "heldout_split")}
             ),
         }
-
-
-def as_json(config: Any) -> str:
-    """A configuration as JSON."""
-
-    def plain_value(value: Any) -> Any:
-        return str(value) if isinstance(value, Path) else value
-
-    return json.dumps(dataclasses.asdict(config), indent=2, default=plain_value) + "\n"
