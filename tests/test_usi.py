@@ -7,12 +7,16 @@ import re
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ginkgo.errors import GinkgoError
+from ginkgo.search.evaluators import HashEvaluator
+from ginkgo.search.queue import Queue
 from ginkgo.search.rules import Line, line_of
+from ginkgo.search.search import Search, run
 from ginkgo.usi.engine import Engine
 from ginkgo.usi.mate import is_mating_line
 from ginkgo.usi.options import OPTIONS
@@ -272,6 +276,22 @@ def test_moves_go_depth_and_nodes_limit(talk):
     assert " nodes 30 " in str(talk.wait("bestmove"))
     talk.say("setoption name NodesLimit value 0", "go depth 3")
     best(talk.wait("bestmove"))
+
+
+def test_small_searches_take_small_batches():
+    """Two batches of 16 leaves would hardly be a search of 32."""
+    talk = Talk(Model="hash", BatchSize=16)
+    talk.say("isready", "position startpos moves 7g7f", "go nodes 32")
+    talk.wait("bestmove")
+    search = talk.engine._thinker.search
+    visits = []
+    for batch in (2, 16):
+        other = Search(replace(search.config, batch=batch), line_of("startpos moves 7g7f"))
+        other.begin()
+        run([other], Queue(HashEvaluator()), 32)
+        visits.append([(one.move, one.visits) for one in other.candidates()])
+    assert [(one.move, one.visits) for one in search.candidates()] == visits[0] != visits[1]
+    talk.end()
 
 
 def test_go_mate(talk):

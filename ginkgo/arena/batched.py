@@ -16,13 +16,10 @@ from ginkgo.search.evaluators import make_evaluator
 from ginkgo.search.many import Play, Want, play_many
 from ginkgo.search.queue import Queue
 from ginkgo.search.rules import Line
-from ginkgo.search.search import Search, SearchConfig
+from ginkgo.search.search import Search, SearchConfig, leaves_at_once
 from ginkgo.search.tree import BYTES_PER_NODE
 from ginkgo.usi.thinker import centipawns
 
-#: Simulations of a move for each leaf that is in flight in one game; with fewer the virtual loss
-#: of the others would spoil small searches.
-_SIMULATIONS_PER_LEAF = 16
 #: Nodes of a tree, in searches of a move; what is kept from the moves before may take a third.
 _SEARCHES_PER_TREE = 3
 #: Games of a group, below which another group costs more than it gains.
@@ -76,7 +73,7 @@ def make_queues(
 def search_config(player: Player, rules: Rules) -> SearchConfig:
     """The search of a player whose limit is nodes."""
     nodes = player.limits.nodes
-    settings = {"batch": max(1, min(16, nodes // _SIMULATIONS_PER_LEAF)), **player.search}
+    settings = {"batch": min(16, leaves_at_once(nodes)), **player.search}
     room = _SEARCHES_PER_TREE * nodes + settings["batch"] + 64
     return SearchConfig(**settings, nodes=room, max_ply=rules.max_ply)
 

@@ -25,6 +25,10 @@ from ginkgo.search.queue import Queue
 from ginkgo.search.rules import Line
 from ginkgo.search.tree import Tree
 
+#: Simulations for each leaf that is in flight in one game; with fewer the virtual loss of the
+#: others would spoil small searches.
+_SIMULATIONS_PER_LEAF = 16
+
 
 @dataclass(frozen=True)
 class SearchConfig:
@@ -456,23 +460,35 @@ def mate_only(plies: int) -> bool:
     return plies != 0 and abs(plies) < BY_RULE
 
 
+def leaves_at_once(simulations: int) -> int:
+    """How many leaves of one search to evaluate together where so few simulations are all it has.
+
+    The leaves of a batch are chosen without knowing one another's values, so a search of 32
+    simulations in two batches of 16 hardly is one.
+    """
+    return max(1, simulations // _SIMULATIONS_PER_LEAF)
+
+
 def run(
     searches: Sequence[Search],
     queue: Queue,
     simulations: int,
     stop: Callable[[], bool] | None = None,
+    at_once: int = 1 << 30,
 ) -> None:
     """Search each position until it has so many simulations, or is decided.
 
     Args:
         searches: share the queue's batches; each has had its `begin`.
         stop: asked between batches; True ends the search.
+        at_once: leaves of one search in a batch, at most.
     """
     active = [search for search in searches if not search.decided]
     while active:
         queue.clear()
         moved = [
-            search.gather(queue, max(1, simulations - search.simulations)) for search in active
+            search.gather(queue, max(1, min(at_once, simulations - search.simulations)))
+            for search in active
         ]
         if len(queue):
             queue.evaluate()

@@ -84,7 +84,8 @@ OPTIONS = (
            reload=True),
     Option("Threads", "spin", 1, "Threads of the network.", 1, 256, reload=True),
     Option("BatchSize", "spin", 16, "Positions that the network gets at once. Large batches suit "
-           "GPUs; on a processor 8 to 32.", 1, 1024, reload=True),
+           "GPUs; on a processor 8 to 32. A search of N nodes takes N / 16 at most.", 1, 1024,
+           reload=True),
     Option("USI_Hash", "spin", 1024, "Memory in MiB, for tree and evaluated positions.", 16,
            1 << 20, reload=True),
     Option("USI_Ponder", "check", False, "Whether the GUI may let the engine think in the "

@@ -20,7 +20,7 @@ from ginkgo.errors import GinkgoError
 from ginkgo.search.evaluators import make_evaluator
 from ginkgo.search.queue import Queue
 from ginkgo.search.rules import Line
-from ginkgo.search.search import Candidate, Search, SearchConfig, mate_only, run
+from ginkgo.search.search import Candidate, Search, SearchConfig, leaves_at_once, mate_only, run
 from ginkgo.search.tree import nodes_in
 from ginkgo.usi.book import Book, read_book
 from ginkgo.usi.clock import FOREVER, Budget, Go, budget
@@ -231,7 +231,7 @@ class Thinker:
         mating = self._start_mate(line, go, clock, search.config.max_ply)
         progress = _Progress(self, clock, go, limit, mating)
         # A mate search that is not over by then ends by itself soon, and is not listened to.
-        run([search], self.queue, limit, progress.enough)
+        run([search], self.queue, limit, progress.enough, leaves_at_once(limit))
         if progress.mate:
             return Answer(progress.mate[0], progress.mate[1] if len(progress.mate) > 1 else "")
         candidates = search.candidates(max(1, options["MultiPV"]))
