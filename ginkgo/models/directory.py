@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ginkgo.errors import GinkgoError
 from ginkgo.features.labels import LABEL_SCHEME
-from ginkgo.records.files import atomic_write, write_text
+from ginkgo.records.files import atomic_write, read_object, write_text
 
 if TYPE_CHECKING:
     import keras
@@ -117,13 +117,7 @@ def load_config(directory: str | Path) -> dict[str, Any]:
         GinkgoError: there is none, or it is not JSON.
     """
     path = find_model(directory) / CONFIG
-    try:
-        config = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise GinkgoError(f"{path}: not valid JSON: {error}") from None
-    for key in ("network", "activation", "features", "labels", "heads", "view"):
-        if not isinstance(config, dict) or key not in config:
-            raise GinkgoError(f"{path}: no {key!r} in it; is it a model of ginkgo?")
+    config = read_object(path, "network", "activation", "features", "labels", "heads", "view")
     if config["labels"] != LABEL_SCHEME:
         raise GinkgoError(f"{path}: labels {config['labels']}; expected {LABEL_SCHEME}")
     return config
@@ -157,9 +151,9 @@ def load_baselines(directory: str | Path) -> dict[str, Any]:
     """
     path = find_model(directory) / BASELINES
     try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise GinkgoError(f"{path}: cannot read the model's baselines: {error}") from None
+        return read_object(path)
+    except FileNotFoundError:
+        raise GinkgoError(f"{path}: no baselines beside the model") from None
 
 
 def load_games(directory: str | Path) -> SeenGames:
