@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ginkgo.errors import GinkgoError
+from ginkgo.features.encoding import ENCODINGS
 from ginkgo.features.labels import LABEL_SCHEME
 from ginkgo.records.files import atomic_write, read_object, write_text
 
@@ -120,6 +121,12 @@ def load_config(directory: str | Path) -> dict[str, Any]:
     config = read_object(path, "network", "activation", "features", "labels", "heads", "view")
     if config["labels"] != LABEL_SCHEME:
         raise GinkgoError(f"{path}: labels {config['labels']}; expected {LABEL_SCHEME}")
+    if config["features"] not in ENCODINGS:
+        raise GinkgoError(
+            f"{path}: planes {config['features']!r}; expected one of {' '.join(ENCODINGS)}"
+        )
+    if not isinstance(config["heads"], list) or not config["heads"]:
+        raise GinkgoError(f"{path}: heads {config['heads']!r}; expected a list")
     return config
 
 

@@ -39,7 +39,7 @@ class EvaluateConfig:
     """Which games. auto: all of data that are new to the model, else the test games."""
     seen: bool = False
     """Evaluate games that the model was trained on or chosen by, too."""
-    features: Literal["", "dlshogi119", "ginkgo148"] = ""
+    features: str = ""
     """Refuse a model with other input planes; empty: whatever it has."""
     labels: str = ""
     """Refuse a model with another numbering of the moves; empty: whatever it has."""
