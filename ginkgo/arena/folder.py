@@ -14,7 +14,7 @@ from typing import Any
 
 from ginkgo.arena.referee import Played
 from ginkgo.errors import GinkgoError
-from ginkgo.records.files import atomic_write, unwritable, write_text
+from ginkgo.records.files import atomic_write, read_object, unwritable, write_text
 from ginkgo.records.kifu.write import kif_file, write_csa
 from ginkgo.records.lock import lock
 
@@ -144,14 +144,17 @@ def read_settings(path: Path) -> dict[str, Any]:
         GinkgoError: there are none, or they are damaged.
     """
     try:
-        found = json.loads((path / CONFIG).read_text("utf-8"))
-        if not isinstance(found["players"], list) or len(found["players"]) != 2:
-            raise ValueError("two players expected")
-    except OSError as error:
-        raise GinkgoError(f"{path / CONFIG}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise GinkgoError(f"{path / CONFIG}: no settings of a match: {error}") from None
+        found = read_object(path / CONFIG, "players")
+    except FileNotFoundError:
+        raise GinkgoError(f"{path}: no {CONFIG} in it; expected the folder of a match") from None
+    players = found["players"]
+    if not isinstance(players, list) or len(players) != 2 or not all(map(_is_player, players)):
+        raise GinkgoError(f"{path / CONFIG}: no settings of a match: expected two players")
     return found
+
+
+def _is_player(found: Any) -> bool:
+    return isinstance(found, dict) and {"name", "engine"} <= found.keys()
 
 
 def read_games(path: Path) -> list[Played]:

@@ -107,7 +107,8 @@ def find_model(directory: str | Path) -> Path:
     """
     path = Path(__file__).parent / PRETRAINED if str(directory) == PRETRAINED else Path(directory)
     if not (path / CONFIG).is_file():
-        raise GinkgoError(f"{directory}: no model directory (no {CONFIG} in it)")
+        name = str(directory) or "''"
+        raise GinkgoError(f"{name}: no model directory (no {CONFIG} in it)")
     return path
 
 

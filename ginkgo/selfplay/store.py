@@ -60,7 +60,7 @@ class RunFolder:
         """
         path = self.path / OPTIONS
         try:
-            return read_object(path, "resign_threshold", "options")
+            return read_object(path, "games", "resign_threshold", "options")
         except FileNotFoundError:
             return {}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -52,6 +52,9 @@ _INPUT = {
 _SOURCES = {
     "share of the games seen": "mix_coverage/",
     "loss": "mix_loss/",
+}
+#: The same where sources are chosen by what they teach.
+_CHOSEN = {
     "reward": "mix_reward/",
     "bonus for games not seen": "mix_bonus/",
     "penalty for epochs gone through": "mix_penalty/",
@@ -62,6 +65,8 @@ _FIGURES = {
     "policy": ("val/policy_top1", "val/policy_cross_entropy", "test/policy_top1"),
 }
 _SPEED = ("input/positions_per_second", "input/wait_fraction")
+#: Options that are shown first: TensorBoard shows five unless it is told otherwise.
+_FIRST = ("network", "heads", "batch_size", "learning_rate", "steps")
 #: Options that change neither what is learned nor how fast.
 _ASIDE = (
     *("run", "runs", "resume", "report", "histograms", "eval_every", "checkpoint_every"),
@@ -69,41 +74,39 @@ _ASIDE = (
 )
 
 
-def layout(heads: Sequence[str], by_source: bool) -> layout_pb2.Layout:
+def layout(config: TrainConfig) -> layout_pb2.Layout:
     """Charts of what is learned, of the input, and of the sources, in this order.
 
     TensorBoard shows those of all runs together, equal ones once.
-
-    Args:
-        heads: that are trained.
-        by_source: whether there are curves by source.
     """
-    learning = {title: tags for head in _LEARNING if head in heads
-                for title, tags in _LEARNING[head].items()}  # fmt: skip
-    categories = [
-        layout_pb2.Category(
-            title=name,
-            chart=[
-                layout_pb2.Chart(
-                    title=title,
-                    multiline=layout_pb2.MultilineChartContent(
-                        tag=[f"^{re.escape(tag)}$" for tag in tags]
-                    ),
-                )
-                for title, tags in charts.items()
-            ],
-        )
-        for name, charts in (("learning", learning), ("input", _INPUT))
-    ]
-    if by_source:
-        charts = [
-            layout_pb2.Chart(
-                title=title, multiline=layout_pb2.MultilineChartContent(tag=[f"^{start}"])
-            )
-            for title, start in _SOURCES.items()
-        ]
-        categories.append(layout_pb2.Category(title="sources", chart=charts))
+    learning = {
+        title: tags
+        for head, charts in _LEARNING.items()
+        if head in config.heads
+        for title, tags in charts.items()
+    }
+    categories = [_category("learning", learning), _category("input", _INPUT)]
+    if config.coverage:
+        starts = _SOURCES | (_CHOSEN if config.mix == "ucb" else {})
+        found = {title: (start,) for title, start in starts.items()}
+        categories.append(_category("sources", found))
     return layout_pb2.Layout(category=categories)
+
+
+def _category(name: str, charts: Mapping[str, Sequence[str]]) -> layout_pb2.Category:
+    """Charts by title with their curves: whole tags, or beginnings that end with a slash."""
+    return layout_pb2.Category(
+        title=name,
+        chart=[
+            layout_pb2.Chart(
+                title=title,
+                multiline=layout_pb2.MultilineChartContent(
+                    tag=[f"^{re.escape(tag)}{'' if tag.endswith('/') else '$'}" for tag in tags]
+                ),
+            )
+            for title, tags in charts.items()
+        ],
+    )
 
 
 def hyperparameters(config: TrainConfig, **settled: Any) -> dict[str, bool | float | str]:
@@ -137,11 +140,13 @@ def write(config: TrainConfig, step: int, **settled: Any) -> None:
         settled: as for `hyperparameters`.
     """
     values = hyperparameters(config, **settled)
-    infos = [api_pb2.HParamInfo(name=name, type=_type(name)) for name in values]
+    infos = [
+        api_pb2.HParamInfo(name=name, type=_type(name), differs=name in _FIRST) for name in values
+    ]
     tags = [tag for head in _FIGURES if head in config.heads for tag in _FIGURES[head]]
     metrics = [api_pb2.MetricInfo(name=api_pb2.MetricName(tag=tag)) for tag in (*tags, *_SPEED)]
     for summary in (
-        custom_scalar.pb(layout(config.heads, config.coverage)),
+        custom_scalar.pb(layout(config)),
         hparams.experiment_pb(infos, metrics),
         hparams.session_start_pb(values),
     ):
