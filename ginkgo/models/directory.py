@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ginkgo.errors import GinkgoError
 from ginkgo.features.encoding import ENCODINGS
 from ginkgo.features.labels import LABEL_SCHEME
-from ginkgo.records.files import atomic_write, read_object, write_text
+from ginkgo.records.files import atomic_write, read_object, why_no_arrays, write_text
 
 if TYPE_CHECKING:
     import keras
@@ -175,7 +175,8 @@ def load_games(directory: str | Path) -> SeenGames:
         with np.load(path, allow_pickle=False) as arrays:
             return SeenGames(arrays["train"].astype(np.uint64), arrays["val"].astype(np.uint64))
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise GinkgoError(f"{path}: cannot read the games trained on: {error}") from None
+        why = why_no_arrays(error)
+        raise GinkgoError(f"{path}: cannot read the games trained on: {why}") from None
 
 
 def start_from(

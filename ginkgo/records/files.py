@@ -296,6 +296,15 @@ def read_object(path: str | Path, *keys: str) -> dict[str, Any]:
     return found
 
 
+def why_no_arrays(error: Exception) -> str:
+    """What is wrong with a file of numpy arrays.
+
+    numpy takes what it does not know for Python objects and says how to load them, which nobody
+    should do.
+    """
+    return "no numpy arrays in it" if "pickle" in str(error) else str(error) or "damaged"
+
+
 def _temporary(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 
