@@ -8,10 +8,12 @@ verb waits for a library that it does not use.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
@@ -108,6 +110,12 @@ VERBS = {
 OPTIONS = ("--help", "--version", "--completion")
 
 
+def _docs() -> str:
+    """Where the documentation is: in the repository, where that is at hand."""
+    folder = Path(__file__).parents[1] / "docs"
+    return f"{folder / 'index.md'}" if folder.is_dir() else "docs/ in the repository of ginkgo"
+
+
 def usage() -> str:
     """The text of `ginkgo --help`."""
     width = max(map(len, VERBS))
@@ -118,7 +126,8 @@ def usage() -> str:
         "ginkgo <verb> --help        the options of a verb, and examples\n"
         "ginkgo --completion SHELL   a script that completes verbs and options in bash, zsh,\n"
         "                            fish or tcsh: source <(ginkgo --completion bash)\n"
-        "ginkgo --version            the version"
+        "ginkgo --version            the version\n\n"
+        f"What each does at length: {_docs()}"
     )
 
 
@@ -179,7 +188,10 @@ def _complete(rest: list[str]) -> int:
         given = " ".join(rest) or "(nothing)"
         print(f"error: --completion {given}: expected {' '.join(options.SHELLS)}", file=sys.stderr)
         return 2
-    verbs = {name: (verb.load_options(), verb.text) for name, verb in VERBS.items()}
+    verbs = {}
+    for name, verb in VERBS.items():
+        with contextlib.suppress(ModuleNotFoundError):  # what does not run here is not completed
+            verbs[name] = verb.load_options(), verb.text
     print(options.completion(rest[0], verbs))
     return 0
 

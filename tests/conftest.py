@@ -1,7 +1,10 @@
-"""Shared fixtures: a few hundred of the bundled games, as game lines and as records."""
+"""Shared fixtures: bundled games as lines, records and kifu of every form; a tiny run."""
 
 import gzip
+import io
 import os
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -53,3 +56,69 @@ def records_dir(tmp_path_factory, sample_lines) -> Path:
         else:
             (folder / f"part-{number:05d}.sfenx").write_text(text)
     return folder
+
+
+@pytest.fixture
+def config(games_dir, tmp_path):
+    """A tiny run of twelve steps, as a `TrainConfig`."""
+    from ginkgo.training.config import TrainConfig
+
+    return TrainConfig(
+        data=(games_dir,),
+        run="tiny",
+        runs=tmp_path / "runs",
+        network="b1c8",
+        batch_size=64,
+        steps=12,
+        eval_every=6,
+        pool=2048,
+        val_positions=300,
+        test_positions=300,
+        deterministic=True,
+    )
+
+
+@pytest.fixture(scope="session")
+def some_games(sample_lines):
+    """Thirty of the bundled games, as `Game`."""
+    from ginkgo.records import parse_game_line
+
+    return [parse_game_line(line) for line in sample_lines[:30]]
+
+
+@pytest.fixture(scope="session")
+def kifu(tmp_path_factory, some_games) -> dict[str, Path]:
+    """The same games in every form, by name."""
+    import py7zr
+    import zstandard
+
+    from ginkgo.records.kifu import write
+
+    folder = tmp_path_factory.mktemp("kifu")
+    csa = "/\n".join(map(write.write_csa, some_games)).encode()
+    kif = {f"k/{n:03d}.kif": write.write_kif(g).encode("cp932") for n, g in enumerate(some_games)}
+    ki2 = {f"k/{n:03d}.ki2": write.write_ki2(g).encode() for n, g in enumerate(some_games)}
+    (folder / "merged.csa").write_bytes(csa)
+    (folder / "merged.csa.gz").write_bytes(gzip.compress(csa))
+    (folder / "merged.csa.zst").write_bytes(zstandard.ZstdCompressor().compress(csa))
+    (folder / "oddly-named.txt").write_bytes(csa)
+    for name, data in kif.items():
+        path = folder / "kif" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    with zipfile.ZipFile(folder / "all.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("readme.txt", "Dear reader,\n")
+        for name, data in ki2.items():
+            archive.writestr(name, data)
+    for suffix, mode in ((".tar", "w"), (".tar.gz", "w:gz"), (".tgz", "w:gz")):
+        with tarfile.open(folder / f"all{suffix}", mode) as archive:
+            for name, data in kif.items():
+                entry = tarfile.TarInfo(name)
+                entry.size = len(data)
+                archive.addfile(entry, io.BytesIO(data))
+    raw = zstandard.ZstdCompressor().compress((folder / "all.tar").read_bytes())
+    (folder / "all.tar.zst").write_bytes(raw)
+    with py7zr.SevenZipFile(folder / "all.7z", "w") as archive:
+        archive.writeall(folder / "kif" / "k", "k")
+    names = [path.name for path in folder.iterdir()]
+    return {name: folder / name for name in names}

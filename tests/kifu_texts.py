@@ -53,3 +53,27 @@ def hcpe3(game: Game, visits: int = 3) -> bytes:
             body += number.to_bytes(2, "little")
         board.push_usi(usi)
     return head + body
+
+
+OPENING = "   1 ７六歩(77)\n   2 ３四歩(33)\n"
+FOUR = OPENING + "   3 ２二角成(88)\n   4 同　銀(31)\n"
+FOUR_USI = ["7g7f", "3c3d", "8h2b+", "3a2b"]
+EMPTY_ROW = "| ・ ・ ・ ・ ・ ・ ・ ・ ・|"
+
+
+def kif(moves: str, header: str = KIF_HEADER) -> Game:
+    return read_one(header + moves, "game.kif")
+
+
+def diagram(rows: dict[int, str], above: str = "なし", below: str = "なし") -> str:
+    """A diagram whose other rows are empty."""
+    lines = [f"後手の持駒：{above}", "  ９ ８ ７ ６ ５ ４ ３ ２ １", "+" + "-" * 27 + "+"]
+    lines += [rows.get(rank, EMPTY_ROW) + "一二三四五六七八九"[rank - 1] for rank in range(1, 10)]
+    return "\n".join([*lines, "+" + "-" * 27 + "+", f"先手の持駒：{below}"]) + "\n"
+
+
+KINGS = {1: "| ・ ・ ・ ・v玉 ・ ・ ・ ・|", 9: "| ・ ・ ・ ・ 玉 ・ ・ ・ ・|"}
+
+
+def core(game: Game) -> tuple:
+    return (game.start.split()[:3], list(game.moves), game.winner, game.end)

@@ -12,8 +12,10 @@ import pytest
 import tyro
 
 from ginkgo import __version__, cli
+from ginkgo.errors import run_main
 from ginkgo.examples import EXAMPLES
 from ginkgo.options import names_of
+from ginkgo.records.lock import lock
 
 ROOT = Path(__file__).parent.parent
 
@@ -22,6 +24,7 @@ def test_help_and_version(capsys):
     assert cli.run(["--help"]) == 0
     text = capsys.readouterr().out
     assert all(verb in text for verb in cli.VERBS)
+    assert Path(text.split()[-1]).is_file()  # the documentation
     assert cli.run(["--version"]) == 0
     assert capsys.readouterr().out == f"ginkgo {__version__}\n"
     assert cli.run([]) == 2
@@ -175,3 +178,78 @@ import ginkgo.records.convert, ginkgo.records.replay
 print("tensorflow" in sys.modules)
 """
     assert _run(code=code).stdout == "False\n"
+
+
+# --- where something is missing ---------------------------------------------------------------
+
+#: Python without what it has on Linux only.
+ELSEWHERE = """
+import os, signal, sys
+sys.modules["fcntl"] = None
+for name in "sched_getaffinity nice killpg fork".split():
+    delattr(os, name)
+del signal.pthread_sigmask, signal.SIGKILL
+"""
+
+
+def test_all_verbs_load_where_python_has_less():
+    """As on Windows. Whatever a verb lacks there is told in one line."""
+    code = f"""{ELSEWHERE}
+import importlib
+from ginkgo.cli import VERBS, run
+from ginkgo.errors import missing
+for name, verb in VERBS.items():
+    try:
+        importlib.import_module(verb.module)
+        verb.load_options()
+    except ModuleNotFoundError as error:
+        print(name, missing(error))
+run(["--completion", "bash"])
+"""
+    done = _run(code=code)
+    assert done.returncode == 0, done.stderr
+    told = [line for line in done.stdout.splitlines() if "no module" in line]
+    # The worker of many machines needs locks.
+    assert told in ([], ["contribute Python has no module fcntl on this system; docs/FAQ.md says "
+                         "what works where"])  # fmt: skip
+    assert "--min-ply" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("fcntl", "Python has no module fcntl on this system; docs/FAQ.md says what works where"),
+        ("tyro.conf", "the Python package tyro is missing: pip install -r requirements.txt"),
+    ],
+)
+def test_a_missing_module_is_one_line(name, said, monkeypatch, capsys):
+    def load(_name):
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr(cli.importlib, "import_module", load)
+    with pytest.raises(SystemExit) as end:
+        run_main(lambda: cli.run(["stats", "x"]))
+    assert (end.value.code, capsys.readouterr().err) == (1, f"error: {said}\n")
+
+
+def test_a_fault_of_ginkgo_s_own_is_not_hidden():
+    def wrong():
+        raise ModuleNotFoundError("No module named 'ginkgo.nothing'", name="ginkgo.nothing")
+
+    with pytest.raises(ModuleNotFoundError):
+        run_main(wrong)
+
+
+def test_a_lock_is_one_process_s(tmp_path):
+    with open(tmp_path / "lock", "w") as first, open(tmp_path / "lock", "w") as second:
+        assert lock(first.fileno())
+        assert not lock(second.fileno())
+    with open(tmp_path / "lock", "w") as third:
+        assert lock(third.fileno())
+
+
+def test_without_locks_there_is_none(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    with open(tmp_path / "lock", "w") as first, open(tmp_path / "lock", "w") as second:
+        assert lock(first.fileno())
+        assert lock(second.fileno())

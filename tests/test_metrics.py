@@ -445,7 +445,7 @@ def test_boards_are_pictures():
     assert said[1].moves == []  # no legal move is left
     image = boards.boards_image(some, said, "two boards")
     assert image.dtype == np.uint8
-    assert image.shape == (490, 1350, 3)
+    assert image.shape == (450, 1350, 3)
     other = boards.boards_image(some, [boards.Opinion(None, None)] * 2, "two boards")
     assert (image != other).any()
 

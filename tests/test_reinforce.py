@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -185,7 +186,8 @@ def test_a_match_is_played_as_the_curriculum_has_it(tmp_path, monkeypatch):
     monkeypatch.setattr("ginkgo.arena.config.checked", lambda match: match)
     for step in (0, 50):
         play = play_config(config, tmp_path, step)
-        loop_module.gate.judge(config, tmp_path, tmp_path, play, tmp_path / str(step), 1, 1)
+        match = partial(loop_module.gate.play_match, config)
+        loop_module.gate.judge(config, tmp_path, tmp_path, play, tmp_path / str(step), 1, 1, match)
     assert seen == [(32, 100), (64, 200)]
 
 

@@ -14,12 +14,15 @@ from typing import Any
 
 from ginkgo.arena.referee import Played
 from ginkgo.errors import GinkgoError
-from ginkgo.records.files import atomic_write, write_text
+from ginkgo.records.files import atomic_write, read_object, unwritable, write_text
 from ginkgo.records.kifu.write import kif_file, write_csa
+from ginkgo.records.lock import lock
 
 CONFIG, GAMES, RESULT = "config.json", "games.jsonl", "result.json"
 #: Settings that may change when a match goes on: they leave its games as they are.
 _FREE = ("games", "concurrency")
+#: Without it Windows writes other ends of lines than are given.
+_BINARY = getattr(os, "O_BINARY", 0)
 
 
 class MatchFolder:
@@ -91,23 +94,15 @@ def _open_alone(path: Path) -> int:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _BINARY, 0o644)
     except OSError as error:
-        raise GinkgoError(f"{path}: cannot write: {error.strerror}") from None
-    # Neither all systems nor all file systems have locks.
-    with contextlib.suppress(ImportError):
-        import fcntl
-
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(file)
-            raise GinkgoError(
-                f"{path.parent}: another match is under way there; wait, or give another folder "
-                "by --out"
-            ) from None
-        except OSError:
-            pass
+        raise unwritable(path, error) from None
+    if not lock(file):
+        os.close(file)
+        raise GinkgoError(
+            f"{path.parent}: another match is under way there; wait, or give another folder "
+            "by --out"
+        )
     return file
 
 
@@ -149,14 +144,17 @@ def read_settings(path: Path) -> dict[str, Any]:
         GinkgoError: there are none, or they are damaged.
     """
     try:
-        found = json.loads((path / CONFIG).read_text("utf-8"))
-        if not isinstance(found["players"], list) or len(found["players"]) != 2:
-            raise ValueError("two players expected")
-    except OSError as error:
-        raise GinkgoError(f"{path / CONFIG}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise GinkgoError(f"{path / CONFIG}: no settings of a match: {error}") from None
+        found = read_object(path / CONFIG, "players")
+    except FileNotFoundError:
+        raise GinkgoError(f"{path}: no {CONFIG} in it; expected the folder of a match") from None
+    players = found["players"]
+    if not isinstance(players, list) or len(players) != 2 or not all(map(_is_player, players)):
+        raise GinkgoError(f"{path / CONFIG}: no settings of a match: expected two players")
     return found
+
+
+def _is_player(found: Any) -> bool:
+    return isinstance(found, dict) and {"name", "engine"} <= found.keys()
 
 
 def read_games(path: Path) -> list[Played]:

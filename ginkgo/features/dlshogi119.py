@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ginkgo.features.encoding import Encoding
 from ginkgo.features.labels import STEPS
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-FEATURE_SCHEME = "dlshogi119"
 PLANES = 119
 
 _OPPONENT = 16
@@ -168,3 +168,10 @@ def _shift(grid: tf.Tensor, df: int, dr: int) -> tf.Tensor:
 
     part = grid[:, :, max(0, -df) : 9 - max(0, df), max(0, -dr) : 9 - max(0, dr)]
     return tf.pad(part, [[0, 0], [0, 0], [max(0, df), max(0, -df)], [max(0, dr), max(0, -dr)]])
+
+
+ENCODING = Encoding(
+    inputs={"input1": 62, "input2": 57},
+    on_host=lambda positions: planes_on_host(positions["board"], positions["hand"]),
+    on_device=lambda batch: planes_on_device(batch["board"], batch["hand"]),
+)

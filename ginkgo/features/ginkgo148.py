@@ -38,13 +38,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ginkgo.errors import GinkgoError
+from ginkgo.features.encoding import Encoding
 from ginkgo.features.labels import rotate_moves
 from ginkgo.features.position import OPPONENT, impossible, orient
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-FEATURE_SCHEME = "ginkgo148"
 PLANES = 148
 
 #: What the code of an opponent's square has on top of `plane * 81 + sq`.
@@ -327,3 +327,12 @@ def planes_on_device(codes: tf.Tensor, offsets: tf.Tensor, n: int | None = None)
     cell = tf.where(inside, codes + (row - tf.cast(theirs, tf.int32)) * OPPONENT_CODE, 0)
     planes = tf.scatter_nd(cell[:, None], value, [n * OPPONENT_CODE])
     return tf.reshape(planes, [n, PLANES, 9, 9])
+
+
+ENCODING = Encoding(
+    inputs={"input": PLANES},
+    on_host=lambda positions: planes_on_host(*pack_positions(positions)),
+    on_device=lambda batch: planes_on_device(batch["codes"], batch["codes_offsets"]),
+    pack=pack_positions,
+    mirrors=False,
+)

@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ginkgo.errors import GinkgoError
+from ginkgo.features.encoding import ENCODINGS
 from ginkgo.features.labels import LABEL_SCHEME
-from ginkgo.records.files import atomic_write, write_text
+from ginkgo.records.files import atomic_write, read_object, why_no_arrays, write_text
 
 if TYPE_CHECKING:
     import keras
@@ -106,7 +107,8 @@ def find_model(directory: str | Path) -> Path:
     """
     path = Path(__file__).parent / PRETRAINED if str(directory) == PRETRAINED else Path(directory)
     if not (path / CONFIG).is_file():
-        raise GinkgoError(f"{directory}: no model directory (no {CONFIG} in it)")
+        name = str(directory) or "''"
+        raise GinkgoError(f"{name}: no model directory (no {CONFIG} in it)")
     return path
 
 
@@ -117,15 +119,15 @@ def load_config(directory: str | Path) -> dict[str, Any]:
         GinkgoError: there is none, or it is not JSON.
     """
     path = find_model(directory) / CONFIG
-    try:
-        config = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise GinkgoError(f"{path}: not valid JSON: {error}") from None
-    for key in ("network", "activation", "features", "labels", "heads", "view"):
-        if not isinstance(config, dict) or key not in config:
-            raise GinkgoError(f"{path}: no {key!r} in it; is it a model of ginkgo?")
+    config = read_object(path, "network", "activation", "features", "labels", "heads", "view")
     if config["labels"] != LABEL_SCHEME:
         raise GinkgoError(f"{path}: labels {config['labels']}; expected {LABEL_SCHEME}")
+    if config["features"] not in ENCODINGS:
+        raise GinkgoError(
+            f"{path}: planes {config['features']!r}; expected one of {' '.join(ENCODINGS)}"
+        )
+    if not isinstance(config["heads"], list) or not config["heads"]:
+        raise GinkgoError(f"{path}: heads {config['heads']!r}; expected a list")
     return config
 
 
@@ -157,9 +159,9 @@ def load_baselines(directory: str | Path) -> dict[str, Any]:
     """
     path = find_model(directory) / BASELINES
     try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise GinkgoError(f"{path}: cannot read the model's baselines: {error}") from None
+        return read_object(path)
+    except FileNotFoundError:
+        raise GinkgoError(f"{path}: no baselines beside the model") from None
 
 
 def load_games(directory: str | Path) -> SeenGames:
@@ -173,7 +175,8 @@ def load_games(directory: str | Path) -> SeenGames:
         with np.load(path, allow_pickle=False) as arrays:
             return SeenGames(arrays["train"].astype(np.uint64), arrays["val"].astype(np.uint64))
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise GinkgoError(f"{path}: cannot read the games trained on: {error}") from None
+        why = why_no_arrays(error)
+        raise GinkgoError(f"{path}: cannot read the games trained on: {why}") from None
 
 
 def start_from(

@@ -28,14 +28,10 @@ import tyro
 from numpy.typing import NDArray
 
 from ginkgo.errors import GinkgoError
+from ginkgo.features.encoding import Encoding, encoding, split_planes
 from ginkgo.features.labels import CLASSES
 from ginkgo.models.directory import PRETRAINED, find_model, load_config, load_model
 
-#: Names of the inputs, and how many planes each takes, by features.
-INPUTS = {
-    "dlshogi119": {"input1": 62, "input2": 57},
-    "ginkgo148": {"input": 148},
-}
 #: What an exported file is called in its directory by default, by format.
 SUFFIX = {"onnx": ".onnx", "savedmodel": ".savedmodel", "litert": ".tflite"}
 #: A format of numbers that old dlshogi builds read too.
@@ -131,7 +127,6 @@ def real_planes(
     Raises:
         GinkgoError: no usable position at the paths.
     """
-    from ginkgo.features import dlshogi119, ginkgo148
     from ginkgo.pipeline.load import load_block
     from ginkgo.pipeline.parse import ParseOptions
     from ginkgo.pipeline.scan import build_index
@@ -144,9 +139,7 @@ def real_planes(
         raise GinkgoError(f"{', '.join(map(str, paths))}: no usable position")
     rows = np.random.default_rng(seed).permutation(len(block.positions))[:count]
     chosen = block.positions[rows]
-    if features == "dlshogi119":
-        return dlshogi119.planes_on_host(chosen["board"], chosen["hand"]).astype(np.float32)
-    return ginkgo148.planes_on_host(*ginkgo148.pack_positions(chosen)).astype(np.float32)
+    return encoding(features).on_host(chosen).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -187,14 +180,14 @@ def export(
     path = Path(path)
     _check_replaceable(path, to)
     model, config = load_model(directory)
-    inputs = INPUTS[config["features"]]
-    module = _as_module(model, inputs)
+    planes = encoding(config["features"])
+    module = _as_module(model, planes)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".export-") as folder:
             temporary = Path(folder) / "exported"
-            _WRITERS[to](module, temporary, quantize, _split(known, inputs))
-            comparison = compare(runner_of(temporary, to), _keras_runner(module, inputs), unknown)
+            _WRITERS[to](module, temporary, quantize, planes.split(known))
+            comparison = compare(runner_of(temporary, to), _keras_runner(module, planes), unknown)
             if path.is_dir():
                 os.rename(path, Path(folder) / "before")  # goes with the folder
             os.replace(temporary, path)
@@ -234,13 +227,13 @@ def compare(exported: Runner, reference: Runner, planes: Planes, batch: int = 64
     )
 
 
-def _as_module(model: Any, inputs: dict[str, int]) -> Any:
+def _as_module(model: Any, encoded: Encoding) -> Any:
     """A module whose `function` takes channels-first planes and gives what engines expect."""
     import tensorflow as tf
 
     signature = [
         tf.TensorSpec((None, channels, 9, 9), tf.float32, name=name)
-        for name, channels in inputs.items()
+        for name, channels in encoded.inputs.items()
     ]
 
     @tf.autograph.experimental.do_not_convert
@@ -261,17 +254,11 @@ def _as_module(model: Any, inputs: dict[str, int]) -> Any:
     return module
 
 
-def _split(planes: Planes, inputs: dict[str, int]) -> dict[str, Planes]:
-    """Planes (n, c, 9, 9) as the inputs by name."""
-    borders = np.cumsum(list(inputs.values()))[:-1].tolist()
-    return dict(zip(inputs, np.split(planes, borders, axis=1), strict=True))
-
-
-def _keras_runner(module: Any, inputs: dict[str, int]) -> Runner:
+def _keras_runner(module: Any, encoded: Encoding) -> Runner:
     import tensorflow as tf
 
     def run(planes: Planes) -> dict[str, NDArray]:
-        parts = [tf.constant(part) for part in _split(planes, inputs).values()]
+        parts = [tf.constant(part) for part in encoded.split(planes).values()]
         return {name: value.numpy() for name, value in module.function(*parts).items()}
 
     return run
@@ -401,7 +388,7 @@ def runner_of(path: str | Path, to: str) -> Runner:
         names = [output.name for output in session.get_outputs()]
         inputs = {one.name: one.shape[1] for one in session.get_inputs()}
         return lambda planes: dict(
-            zip(names, session.run(names, _split(planes, inputs)), strict=True)
+            zip(names, session.run(names, split_planes(planes, inputs)), strict=True)
         )
     if to == "savedmodel":
         import tensorflow as tf
@@ -413,7 +400,7 @@ def runner_of(path: str | Path, to: str) -> Runner:
         return lambda planes: {
             name: value.numpy()
             for name, value in served(
-                **{k: tf.constant(v) for k, v in _split(planes, sizes).items()}
+                **{k: tf.constant(v) for k, v in split_planes(planes, sizes).items()}
             ).items()
         }
     return _litert_runner(path)
@@ -429,7 +416,7 @@ def _litert_runner(path: Path) -> Runner:
     runner = interpreter.get_signature_runner("serving_default")
     details = runner.get_input_details()
     sizes = {name: int(details[name]["shape"][1]) for name in sorted(signature["inputs"])}
-    return lambda planes: runner(**_split(planes, sizes))
+    return lambda planes: runner(**split_planes(planes, sizes))
 
 
 @contextlib.contextmanager

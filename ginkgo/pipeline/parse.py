@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ginkgo.features.encoding import encoding
 from ginkgo.features.labels import labels_from_moves, usi_square
 from ginkgo.features.position import DRAW, LOSS, NO_RESULT, POSITION, WIN, play
 from ginkgo.pipeline.ragged import Ragged
@@ -45,7 +46,7 @@ class ParseOptions:
     left_out: frozenset[int] = frozenset()
     """Hashes of games that are not used: they are held out in another source."""
     features: str = "dlshogi119"
-    """`ginkgo148` has its plane indices filled in here; `dlshogi119` needs nothing."""
+    """Planes whose `Encoding.pack` is filled in here, where they have one."""
     policies: bool = False
     """Positions bring the visits by move that records carry."""
 
@@ -53,7 +54,7 @@ class ParseOptions:
     def ragged(self) -> dict[str, np.dtype]:
         """What each position brings that has no fixed size, by name, and the type of a value."""
         found: dict[str, np.dtype] = {}
-        if self.features == "ginkgo148":
+        if encoding(self.features).pack is not None:
             found["codes"] = np.dtype(np.uint16)
         if self.policies:
             found["policy"] = POLICY
@@ -74,8 +75,8 @@ class Block:
     keys: NDArray[np.uint64]
     """(n,) place in the data: file << 44 | line << 10 | ply, see `make_key`."""
     ragged: dict[str, Ragged] = field(default_factory=dict)
-    """What `ParseOptions.ragged` names, a row for each position: `codes`, sparse planes of
-    `ginkgo148`, and `policy`, soft targets of type `POLICY` (an empty row: none)."""
+    """What `ParseOptions.ragged` names, a row for each position: `codes`, what
+    `Encoding.pack` makes, and `policy`, soft targets of type `POLICY` (an empty row: none)."""
     bad: list[Refusal] = field(default_factory=list)
 
     def take(self, rows: NDArray[np.int64]) -> Block:
@@ -176,10 +177,9 @@ def policy_targets(
 
 def complete(block: Block, options: ParseOptions) -> Block:
     """The block with all that its options ask for: plane codes, and room for soft policies."""
-    if options.features == "ginkgo148" and "codes" not in block.ragged:
-        from ginkgo.features.ginkgo148 import pack_positions
-
-        block.ragged["codes"] = Ragged(*pack_positions(block.positions))
+    pack = encoding(options.features).pack
+    if pack is not None and "codes" not in block.ragged:
+        block.ragged["codes"] = Ragged(*pack(block.positions))
     if options.policies and "policy" not in block.ragged:
         block.ragged["policy"] = Ragged.empty(POLICY, len(block.positions))
     return block

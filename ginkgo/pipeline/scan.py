@@ -202,7 +202,7 @@ def _with_held_out(sources: Sequence[Source]) -> list[Source]:
 
 def origin_of(folder: Path) -> str:
     """The split that a folder holds if `ginkgo convert` made it, else an empty string."""
-    name = folder.resolve().name
+    name = os.path.basename(os.path.realpath(folder))
     if name not in SPLITS:
         return ""
     try:

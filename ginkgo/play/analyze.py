@@ -7,6 +7,7 @@ a graph of the win rate; a line a game on standard output, or JSON.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +77,7 @@ class _Names:
             directory: where they are written. inputs: files that must not be overwritten.
         """
         self._directory = directory
-        self._inputs = {path.resolve() for path in inputs}
+        self._inputs = {os.path.realpath(path) for path in inputs}
         self._taken: set[str] = set()
 
     def name(self, file: str, number: int) -> str:
@@ -99,7 +100,7 @@ class _Names:
             name = f"{base}({again})"
         self._taken.add(name.casefold())
         target = self._directory / f"{name}.kif"
-        if target.resolve() in self._inputs:
+        if os.path.realpath(target) in self._inputs:
             raise GinkgoError(f"{target}: would be overwritten; give another --output")
         return name
 
@@ -159,7 +160,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     check_writable(config.output / ".ginkgo")
     evaluator = make_evaluator(config.model, threads=config.threads)
     effort = Effort(config.nodes, config.time, config.mate_nodes)
-    left_out = 0
+    left_out = analysed = 0
     with Progress("positions") as progress:
         for file, number, game in _numbered(config.files):
             place = f"{file}#{number}" if number else file
@@ -168,6 +169,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 progress.say(f"{place}: left out: {reason}")
                 continue
             assert isinstance(game, Game)
+            analysed += 1
             name = names.name(file, number)
             progress.phase(name, game.total + 1)
             judged: list[Judged] = []
@@ -181,6 +183,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                         print(json.dumps({"file": file, **found}, ensure_ascii=False), flush=True)
                     else:
                         print(_summary(found), flush=True)
+    if not analysed and not left_out:
+        raise GinkgoError(f"{', '.join(config.files)}: no game in it")
     return 1 if left_out else 0
 
 

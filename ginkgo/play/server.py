@@ -6,6 +6,7 @@ In: HTTP requests of the page. Out: the page, and after each request the state o
 from __future__ import annotations
 
 import json
+import math
 import threading
 import webbrowser
 from collections.abc import Sequence
@@ -118,8 +119,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         GinkgoError: no such model, or the port is taken.
     """
     config = tyro.cli(PlayConfig, prog="ginkgo play", args=argv)
-    if config.seconds <= 0:
+    if not 0 < config.seconds < math.inf:
         raise GinkgoError(f"--seconds {config.seconds}: expected more than 0")
+    if config.max_ply < 1:
+        raise GinkgoError(f"--max-ply {config.max_ply}: expected at least 1")
+    if not 0 <= config.port < 1 << 16:
+        raise GinkgoError(f"--port {config.port}: expected 0 to {(1 << 16) - 1:,}")
     from ginkgo.play.game import new_game
 
     server = make_server(new_game(config.model, config.seconds, config.max_ply), config.port)

@@ -11,6 +11,7 @@ import errno
 import glob
 import gzip
 import io
+import json
 import lzma
 import os
 import sys
@@ -248,6 +249,62 @@ class _WhatIsThere(io.RawIOBase):
         super().close()
 
 
+def unwritable(path: str | Path, error: OSError) -> GinkgoError:
+    """What to say of a file or folder that cannot be written."""
+    places = (Path(path), *Path(path).parents)
+    place = next((one for one in places if os.path.lexists(one)), places[-1])
+    if isinstance(error, FileExistsError | NotADirectoryError) and not place.is_dir():
+        return GinkgoError(f"{path}: cannot write: {place} is not a directory")
+    return GinkgoError(f"{path}: cannot write: {error.strerror or error}")
+
+
+def make_folder(path: str | Path) -> None:
+    """Make a folder and those that lead to it, where they are not there.
+
+    Raises:
+        GinkgoError: it cannot be made.
+    """
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise unwritable(path, error) from None
+
+
+def read_object(path: str | Path, *keys: str) -> dict[str, Any]:
+    """A JSON object that a file holds.
+
+    Args:
+        keys: that it must have.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        GinkgoError: it cannot be read, is no JSON object, or lacks a key.
+    """
+    try:
+        found = json.loads(Path(path).read_text("utf-8"))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise GinkgoError(f"{path}: cannot read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise GinkgoError(f"{path}: not valid JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise GinkgoError(f"{path}: expected a JSON object, not {type(found).__name__}")
+    for key in keys:
+        if key not in found:
+            raise GinkgoError(f"{path}: no {key!r} in it")
+    return found
+
+
+def why_no_arrays(error: Exception) -> str:
+    """What is wrong with a file of numpy arrays.
+
+    numpy takes what it does not know for Python objects and says how to load them, which nobody
+    should do.
+    """
+    return "no numpy arrays in it" if "pickle" in str(error) else str(error) or "damaged"
+
+
 def _temporary(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 
@@ -269,7 +326,7 @@ def check_writable(path: str | Path) -> None:
         temporary.touch()
         temporary.unlink()
     except OSError as error:
-        raise GinkgoError(f"{path}: cannot write: {error.strerror or error}") from error
+        raise unwritable(path, error) from error
 
 
 @contextlib.contextmanager
@@ -301,7 +358,7 @@ def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
             os.fsync(raw.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        raise GinkgoError(f"{path}: cannot write: {error.strerror or error}") from error
+        raise unwritable(path, error) from error
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)

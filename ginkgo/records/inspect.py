@@ -158,7 +158,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not config.files:
         raise GinkgoError("no files given: expected files, directories, globs or -")
     passed: Counter[str] = Counter()
+    games = 0
     for file, index, game in inspect(config.files, passed):
+        games += 1
         if config.json:
             print(json.dumps(as_json(file, index, game, config.moves), ensure_ascii=False))
             continue
@@ -169,6 +171,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             if config.board:
                 print(draw(game))
         sys.stdout.flush()
+    if not games:
+        print(f"{', '.join(config.files)}: no game in it", file=sys.stderr)
     if passed:
         from ginkgo.records.files import passed_over
 

@@ -27,7 +27,7 @@ from ginkgo.records.files import (
 )
 from ginkgo.records.game import Game, Refusal
 from ginkgo.records.kifu.archive import ARCHIVES, archive_stem, is_archive
-from ginkgo.records.kifu.detect import HEAD, detect
+from ginkgo.records.kifu.detect import BY_SUFFIX, HEAD, TEXT_FORMATS, detect
 from ginkgo.records.kifu.encoding import UTF16_MARKS
 from ginkgo.records.kifu.reading import ReadOptions
 from ginkgo.records.kifu.stream import broken, is_comment, lines_of, raw_games, read_line, read_raw
@@ -35,7 +35,9 @@ from ginkgo.records.kifu.stream import broken, is_comment, lines_of, raw_games, 
 #: A game a line.
 LINE_SUFFIXES = (".usi", ".sfen")
 #: One game a file, or a few.
-KIFU_SUFFIXES = (".csa", ".kif", ".kifu", ".ki2", ".ki2u", ".jkf")
+KIFU_SUFFIXES = tuple(
+    suffix for suffix, name in BY_SUFFIX.items() if name in TEXT_FORMATS and name != "usi"
+)
 #: Positions or games as bytes.
 PACKED_SUFFIXES = (".hcpe", ".hcpe3", ".psv", ".bin")
 #: Games of self-play; other files of numpy arrays have the suffix too, but not the name.

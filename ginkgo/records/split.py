@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ginkgo.errors import GinkgoError
-from ginkgo.records.files import atomic_write
+from ginkgo.records.files import atomic_write, why_no_arrays
 from ginkgo.records.game import BUCKETS, SPLITS
 
 
@@ -85,7 +85,8 @@ def merged_games(folder: Path) -> NDArray[np.uint64] | None:
     try:
         return np.load(path, allow_pickle=False).astype(np.uint64)
     except (OSError, ValueError, EOFError) as error:
-        raise GinkgoError(f"{path}: cannot read the list of games: {error}") from None
+        why = why_no_arrays(error)
+        raise GinkgoError(f"{path}: cannot read the list of games: {why}") from None
 
 
 __all__ = [

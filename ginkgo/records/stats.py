@@ -370,4 +370,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_tables(found)
     if config.plot:
         plot(found, config.plot)
-    return 0 if any(counted.games for counted in found.values()) else 1
+    if any(counted.games for counted in found.values()):
+        return 0
+    print("error: no game could be used; ginkgo inspect says why", file=sys.stderr)
+    return 1

@@ -23,6 +23,7 @@ from cshogi.dlshogi import make_input_features
 from numpy.typing import NDArray
 
 from ginkgo.errors import GinkgoError
+from ginkgo.features.encoding import ENCODINGS, Encoding, encoding
 from ginkgo.features.labels import LABELS, labels_from_moves, rotate_moves
 from ginkgo.features.position import POSITION, orient
 from ginkgo.models.directory import INT8, ONNX, WEIGHTS, find_model, load_config
@@ -150,7 +151,10 @@ class HashEvaluator:
 
 
 class _Planes119:
-    """Planes `dlshogi119` of noted positions, in the two inputs that dlshogi's nets take."""
+    """Planes `dlshogi119` of noted positions, in the two inputs that dlshogi's nets take.
+
+    cshogi makes them of its own board, without the detour by `POSITION`.
+    """
 
     def __init__(self) -> None:
         self._grow(16)
@@ -174,10 +178,11 @@ class _Planes119:
         return tuple(part[:n] for part in self.parts)
 
 
-class _Planes148:
-    """Planes `ginkgo148` of noted positions."""
+class _Planes:
+    """Planes of noted positions in any encoding, through `POSITION`."""
 
-    def __init__(self) -> None:
+    def __init__(self, encoded: Encoding) -> None:
+        self._encoded = encoded
         self._noted: list[tuple[list[int], tuple[list[int], list[int]], int]] = []
 
     def note(self, place: int, board: cshogi.Board) -> None:
@@ -185,8 +190,6 @@ class _Planes148:
         self._noted.append((board.pieces, board.pieces_in_hand, board.turn))
 
     def planes(self, n: int) -> tuple[NDArray[np.float32], ...]:
-        from ginkgo.features.ginkgo148 import pack_positions, planes_on_host
-
         positions = np.zeros(n, POSITION)
         pieces, hands, turns = zip(*self._noted[:n], strict=True)
         positions["color"] = turns
@@ -195,13 +198,8 @@ class _Planes148:
         positions["board"], positions["hand"] = orient(
             np.array(pieces, np.uint8), held, positions["color"]
         )
-        return (planes_on_host(*pack_positions(positions)).astype(np.float32, copy=False),)
-
-
-_PLANES: dict[str, Callable[[], _Planes119 | _Planes148]] = {
-    "dlshogi119": _Planes119,
-    "ginkgo148": _Planes148,
-}
+        planes = self._encoded.on_host(positions).astype(np.float32, copy=False)
+        return tuple(self._encoded.split(planes).values())
 
 
 class _Network:
@@ -210,7 +208,9 @@ class _Network:
     def __init__(self, name: str, features: str, heads: Sequence[str]) -> None:
         self.name = name
         self.heads = tuple(heads)
-        self._planes = _PLANES[features]()
+        self._planes: _Planes119 | _Planes = (
+            _Planes119() if features == "dlshogi119" else _Planes(encoding(features))
+        )
         self.note = self._planes.note
 
     def _run(self, parts: tuple[NDArray[np.float32], ...]) -> dict[str, NDArray[np.floating]]:
@@ -268,10 +268,10 @@ class OnnxEvaluator(_Network):
         """The session's inputs in the order of the planes, and the planes' name."""
         inputs = self._session.get_inputs()
         by_planes = {one.shape[1]: one for one in inputs if len(one.shape) == 4}
-        if by_planes.keys() == {62, 57}:
-            return [by_planes[62], by_planes[57]], "dlshogi119"
-        if by_planes.keys() == {148}:
-            return [by_planes[148]], "ginkgo148"
+        for name in ENCODINGS:
+            wanted = encoding(name).inputs.values()
+            if by_planes.keys() == set(wanted):
+                return [by_planes[planes] for planes in wanted], name
         shapes = ", ".join(f"{one.name} {one.shape}" for one in inputs)
         raise GinkgoError(
             f"{path}: inputs are {shapes}; expected dlshogi's, (n, 62, 9, 9) and (n, 57, 9, 9)"
@@ -396,10 +396,6 @@ def _network(model: str, backend: str, threads: int) -> _Network:
         raise GinkgoError(
             f"{model}: trained on the position after a move (view {config['view']!r}); "
             "only a model of the position before it can be searched with"
-        )
-    if config["features"] not in _PLANES:
-        raise GinkgoError(
-            f"{model}: planes {config['features']!r}; expected one of {', '.join(_PLANES)}"
         )
     files = {"int8": directory / INT8, "onnx": directory / ONNX, "keras": directory / WEIGHTS}
     wanted = list(files) if backend == "auto" else [backend]

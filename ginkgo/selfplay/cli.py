@@ -13,7 +13,6 @@ from typing import Any
 
 import tyro
 
-from ginkgo.errors import GinkgoError
 from ginkgo.selfplay.config import SelfplayConfig, check
 
 
@@ -25,16 +24,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     config = tyro.cli(SelfplayConfig, prog="ginkgo selfplay", args=_with_address(argv))
     check(config)
-    from ginkgo.records.files import check_writable, write_text
+    from ginkgo.records.files import check_writable, make_folder, write_text
     from ginkgo.selfplay.run import open_run, play_run
     from ginkgo.selfplay.store import figures_of, run_folders
 
     if config.report is not None:
         check_writable(config.report)
-    try:
-        config.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise GinkgoError(f"{config.out}: cannot be made: {error.strerror}") from None
+    make_folder(config.out)
     run = open_run(config)
     earlier = [one for one in run_folders(config.out) if one.number < run.number]
     start = time.perf_counter()

@@ -192,7 +192,7 @@ def random_planes(features: str, count: int) -> Any:
     import cshogi
     import numpy as np
 
-    from ginkgo.features import dlshogi119, ginkgo148
+    from ginkgo.features.encoding import encoding
     from ginkgo.features.position import position_from_sfen
 
     rng, board = random.Random(0), cshogi.Board()
@@ -205,11 +205,7 @@ def random_planes(features: str, count: int) -> Any:
         board.push(rng.choice(moves))
         found.append(position_from_sfen(board.sfen()))
     positions = np.concatenate(found)
-    if features == "dlshogi119":
-        planes = dlshogi119.planes_on_host(positions["board"], positions["hand"])
-    else:
-        planes = ginkgo148.planes_on_host(*ginkgo148.pack_positions(positions))
-    return planes.astype(np.float32)
+    return encoding(features).on_host(positions).astype(np.float32)
 
 
 # --- later generations ------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from typing import Any
 
 from ginkgo.errors import GinkgoError
 from ginkgo.models.directory import CONFIG, find_model, load_config, model_name
-from ginkgo.records.files import write_text
+from ginkgo.records.files import make_folder, read_object, write_text
 from ginkgo.selfplay import gate, learn, report
 from ginkgo.selfplay.config import PlayOptions, SelfplayConfig
 from ginkgo.selfplay.reinforce import ReinforceConfig, play_config
@@ -57,10 +57,7 @@ class Loop:
     def __init__(self, config: ReinforceConfig) -> None:
         self.config = config
         self.folder = config.runs / config.run
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise GinkgoError(f"{self.folder}: cannot be made: {error.strerror}") from None
+        make_folder(self.folder)
 
     def run(self) -> None:
         """Generation after generation, until the limits that were asked for."""
@@ -94,10 +91,7 @@ class Loop:
             for name, value in asdict(self.config).items()
         }
         if path.exists():
-            try:
-                before = json.loads(path.read_text())
-            except (OSError, ValueError) as error:
-                raise GinkgoError(f"{path}: cannot be read: {error}") from None
+            before = read_object(path)
             for name in _LASTING:
                 if before.get(name) != now[name]:
                     option = name.rstrip("_").replace("_", "-")
@@ -112,12 +106,16 @@ class Loop:
 
     def _lines(self) -> list[dict[str, Any]]:
         try:
-            text = self._generations.read_text()
-            return [json.loads(line) for line in text.splitlines()]
+            text = self._generations.read_text("utf-8")
+            lines = [json.loads(line) for line in text.splitlines()]
         except FileNotFoundError:
             return []
         except (OSError, ValueError) as error:
             raise GinkgoError(f"{self._generations}: cannot be read: {error}") from None
+        for number, line in enumerate(lines, 1):
+            if not isinstance(line, dict) or not {"generation", "model", "seconds"} <= line.keys():
+                raise GinkgoError(f"{self._generations}:{number}: expected a generation")
+        return lines
 
     def _keep(self, lines: list[dict[str, Any]], line: dict[str, Any]) -> None:
         """Add a generation: from now on it is done."""
@@ -264,7 +262,7 @@ class Loop:
         """What the generation trains on, chosen once."""
         path = self.folder / "window" / f"{number:05d}.json"
         if path.exists():
-            return json.loads(path.read_text())
+            return read_object(path, "name", "samples", "runs")
         config, before = self.config, path.with_name(f"{number - 1:05d}.npz")
         uses = Uses.load(before) if number > 1 else Uses()
         runs = [one for one in run_folders(self.folder) if one.number <= number]

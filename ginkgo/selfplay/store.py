@@ -8,7 +8,6 @@ the game: what was in progress when the process was killed is played again, the 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import re
 from collections import Counter
@@ -20,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ginkgo.errors import GinkgoError
-from ginkgo.records.files import write_text
+from ginkgo.records.files import read_object, unwritable, write_text
 from ginkgo.records.kifu.selfplay import PlayedGame, as_arrays, load_arrays, write_arrays
+from ginkgo.records.lock import lock
 from ginkgo.selfplay.resign import PlayedOn, tally
 
 TRAINING_DATA = "training_data"
@@ -60,11 +60,9 @@ class RunFolder:
         """
         path = self.path / OPTIONS
         try:
-            return json.loads(path.read_text())
+            return read_object(path, "games", "resign_threshold", "options")
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError) as error:
-            raise GinkgoError(f"{path}: cannot be read: {error}") from None
 
     def begin(self, options: dict[str, Any]) -> None:
         """Note what it is started with."""
@@ -143,14 +141,12 @@ def alone(folder: Path) -> Iterator[None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = open(folder / "lock", "w")
+        file = open(folder / "lock", "w")
     except OSError as error:
-        raise GinkgoError(f"{folder}: cannot write: {error.strerror}") from None
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise GinkgoError(f"{folder}: another process works on this run") from None
+        raise unwritable(folder / "lock", error) from None
+    with file:
+        if not lock(file.fileno()):
+            raise GinkgoError(f"{folder}: another process works on this run")
         yield
 
 

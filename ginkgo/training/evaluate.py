@@ -40,7 +40,7 @@ class EvaluateConfig:
     """Which games. auto: all of data that are new to the model, else the test games."""
     seen: bool = False
     """Evaluate games that the model was trained on or chosen by, too."""
-    features: Literal["", "dlshogi119", "ginkgo148"] = ""
+    features: str = ""
     """Refuse a model with other input planes; empty: whatever it has."""
     labels: str = ""
     """Refuse a model with another numbering of the moves; empty: whatever it has."""
@@ -188,15 +188,6 @@ def choose_games(
     return parts, dropped
 
 
-#: Keys of the JSON object, beside those of the report that keep their names.
-_RENAMED = {
-    "accuracy": "value_accuracy",
-    "log_loss": "value_log_loss",
-    "brier": "value_brier",
-    "calibration_error": "value_calibration_error",
-}
-
-
 #: Keys that are there, with null, where the model lacks the head too.
 _ALWAYS = (
     *("policy_top1", "policy_top5", "policy_cross_entropy", "value_accuracy", "value_log_loss"),
@@ -206,10 +197,11 @@ _ALWAYS = (
 
 def machine_readable(report: dict[str, Any]) -> dict[str, Any]:
     """One flat object of the figures over all, and the same under `by_source` and `by_ply`."""
+    from ginkgo.training.metrics import FULL_NAMES
     from ginkgo.training.report import without_nan
 
     def renamed(figures: dict[str, Any]) -> dict[str, Any]:
-        found = {_RENAMED.get(key, key): value for key, value in figures.items()}
+        found = {FULL_NAMES.get(key, key): value for key, value in figures.items()}
         return dict.fromkeys(_ALWAYS) | found
 
     flat = renamed(report["heldout"]) | {

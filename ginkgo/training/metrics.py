@@ -27,6 +27,13 @@ from ginkgo.features.position import DRAW, NO_RESULT, WIN
 PLY_BUCKETS = (0, 30, 60, 90, 120)
 #: Bins of predicted probability, equally wide, in the calibration error and its plot.
 BINS = 20
+#: What figures of the value prediction are called where those of the moves stand beside them.
+FULL_NAMES = {
+    "accuracy": "value_accuracy",
+    "log_loss": "value_log_loss",
+    "brier": "value_brier",
+    "calibration_error": "value_calibration_error",
+}
 # Log loss stays finite where a float32 softmax has saturated.
 _SMALLEST = 1e-7
 

@@ -18,6 +18,8 @@ import tensorflow as tf
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from ginkgo.training.metrics import FULL_NAMES
+
 #: Seconds between plain progress lines.
 PLAIN_EVERY = 15.0
 
@@ -55,11 +57,21 @@ class ScalarLog(keras.callbacks.Callback):
         self._mark = time.perf_counter()
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        """Write the configuration; the clock starts."""
+        """Write the configuration and the layout; the clock starts."""
+        from ginkgo.training import dashboard
         from ginkgo.training.same_run import as_json
 
-        with self._writer.as_default(step=self._trainer.step):
-            tf.summary.text("run/config", "```json\n" + as_json(self._trainer.config) + "```")
+        run = self._trainer
+        with self._going_on(), self._writer.as_default(step=run.step):
+            tf.summary.text("run/config", "```json\n" + as_json(run.config) + "```")
+            dashboard.write(
+                run.config,
+                run.step,
+                network=run.network.name,
+                activation=run.network.activation,
+                precision=run.precision,
+                steps=run.steps,
+            )
         self._mark = time.perf_counter()
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
@@ -139,7 +151,7 @@ class ScalarLog(keras.callbacks.Callback):
             with self._writer.as_default(step=self._trainer.step):
                 for name, value in report.get("heldout", {}).items():
                     if isinstance(value, (int, float)):
-                        tf.summary.scalar(f"test/{name}", value)
+                        tf.summary.scalar(f"test/{FULL_NAMES.get(name, name)}", value)
                 for name, image in evaluation.plots("test").items():
                     tf.summary.image(name, image[None])
             self._writer.flush()

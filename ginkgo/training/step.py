@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from ginkgo.features.encoding import encoding
 from ginkgo.features.labels import LABELS, MIRROR_LABEL
 from ginkgo.features.position import DRAW, MIRROR_SQUARE, NO_RESULT, POSITION, WIN
 from ginkgo.pipeline.parse import Block
@@ -27,24 +28,12 @@ from ginkgo.training.recipe import WeightAverage
 
 def planes_of(batch: dict[str, tf.Tensor], features: str) -> tf.Tensor:
     """Input planes of a compact batch, (n, 9, 9, channels) float32, [file, rank]."""
-    if features == "dlshogi119":
-        from ginkgo.features.dlshogi119 import planes_on_device
-
-        planes = planes_on_device(batch["board"], batch["hand"])
-    else:
-        from ginkgo.features import ginkgo148
-
-        planes = ginkgo148.planes_on_device(batch["codes"], batch["codes_offsets"])
-    return tf.transpose(planes, [0, 2, 3, 1])
+    return tf.transpose(encoding(features).on_device(batch), [0, 2, 3, 1])
 
 
 def channels_of(features: str) -> int:
     """Number of input planes."""
-    if features == "dlshogi119":
-        from ginkgo.features.dlshogi119 import PLANES
-    else:
-        from ginkgo.features.ginkgo148 import PLANES
-    return PLANES
+    return encoding(features).planes
 
 
 def mirror_half(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -202,7 +191,7 @@ class TrainStep:
 
     def _on_batch(self, batch):
         config = self._config
-        if config.mirror and config.features == "dlshogi119":
+        if config.mirror and encoding(config.features).mirrors:
             batch = mirror_half(batch)
         planes = planes_of(batch, config.features)
         # Only what has a fixed shape: XLA compiles anew for each number of ragged values.

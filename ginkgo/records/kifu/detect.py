@@ -20,7 +20,8 @@ FORMATS = TEXT_FORMATS + PACKED_FORMATS
 #: Bytes that are looked at.
 HEAD = 1 << 16
 
-_BY_SUFFIX = {
+#: Formats by suffix of a file's name.
+BY_SUFFIX = {
     ".csa": "csa", ".kif": "kif", ".kifu": "kif", ".ki2": "ki2", ".ki2u": "ki2", ".jkf": "jkf",
     ".usi": "usi", ".sfen": "usi", ".hcpe": "hcpe", ".hcpe3": "hcpe3", ".psv": "psv",
     ".npz": "selfplay",
@@ -50,7 +51,7 @@ def detect(head: bytes, name: str = "", whole: bool = True) -> str:
     >>> detect("手数----指手---\\n   1 ７六歩(77)\\n".encode("cp932"), "a.csa")
     'kif'
     """
-    hint = _BY_SUFFIX.get(plain_suffix(name), "")
+    hint = BY_SUFFIX.get(plain_suffix(name), "")
     if b"\0" in head and not head.startswith(UTF16_MARKS):
         return _detect_packed(head, hint, whole)
     try:

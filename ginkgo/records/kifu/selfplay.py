@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ginkgo.errors import GinkgoError
-from ginkgo.records.files import atomic_write
+from ginkgo.records.files import atomic_write, why_no_arrays
 from ginkgo.records.game import ENDINGS, Game, Refusal, game_hash
 from ginkgo.records.kifu.archive import Readable, read_all
 from ginkgo.records.kifu.reading import Fault, Reading, ReadOptions, finish
@@ -152,7 +152,7 @@ def read_arrays(data: bytes) -> tuple[dict[str, Any], dict[str, NDArray]]:
             arrays = {name: loaded[name] for name in loaded.files}
         meta = json.loads(arrays.pop("meta").tobytes())
     except BROKEN as error:
-        raise GinkgoError(f"damaged: {error}") from None
+        raise GinkgoError(f"damaged: {why_no_arrays(error)}") from None
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
         raise GinkgoError(f"expected self-play games of format {FORMAT}")
     known = _BY_GAME | _BY_POSITION | _BY_MOVE
