@@ -18,23 +18,13 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PICTURES = {"1_records": 4, "2_curves": 5, "3_eye": 4, "4_selfplay": 3}
 
 # The cells of each in order and in a namespace of their own, as Jupyter runs them; `plt.show` keeps
-# the pictures. One process for all, and for the lessons of self-play too: to load TensorFlow anew
-# for each of them would take longer than all the rest.
+# the pictures. One process for all: to load the libraries anew for each takes longer than the rest.
 RUNNER = """
 import json, sys
 from pathlib import Path
 import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-from ginkgo.selfplay import learn
-
-def here(lesson):
-    from ginkgo.training.evaluation import Evaluation
-    Evaluation.boards = Evaluation.plots = lambda *_: {}  # the second notebook has had them drawn
-    if isinstance(lesson, learn.FirstModel):
-        learn.make_first(lesson)
-    else:
-        assert learn.learn(lesson) == 0
 
 def show():
     for number in plt.get_fignums():
@@ -42,7 +32,6 @@ def show():
         plt.figure(number).savefig(out / f"{path.stem}-{count}.png")
     plt.close("all")
 
-learn.start, learn.finish = here, lambda _process: None
 plt.show, out = show, Path(sys.argv[1])
 for path in map(Path, sys.argv[2:]):
     names = {"__name__": "__main__"}

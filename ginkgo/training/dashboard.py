@@ -21,7 +21,7 @@ from tensorboard.plugins.hparams import summary as hparams
 from ginkgo.training.config import TrainConfig
 
 #: Charts about what is learned, by head: title, and the curves in it.
-_LEARNING = {
+_LEARNING: dict[str, dict[str, tuple[str, ...]]] = {
     "value": {
         "who wins: share right": (
             *("train/value_accuracy", "val/value_accuracy", "test/value_accuracy"),

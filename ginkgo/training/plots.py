@@ -158,9 +158,11 @@ def png(image: Image) -> bytes:
 
 def _panels(title: str) -> tuple[Figure, Axes, Axes]:
     """A figure with a tall panel and a flat one under it that share their x axis."""
-    figure = Figure((WIDTH / DPI, HEIGHT / DPI), dpi=DPI, facecolor="white", layout="constrained")
+    figure = Figure((WIDTH / DPI, HEIGHT / DPI), dpi=DPI, facecolor="white")
     FigureCanvasAgg(figure)
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=[3.2, 1])
+    # Margins in figures: to find them matplotlib would draw everything several times.
+    margins = {"left": 0.115, "right": 0.98, "bottom": 0.11, "top": 0.93, "hspace": 0.07}
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=[3.2, 1], gridspec_kw=margins)
     above.set_title(title, fontsize=16, color=_TEXT)
     for axes in (above, below):
         axes.set_facecolor("white")
