@@ -58,6 +58,20 @@ def test_the_page_tells_what_there_is(place, games):
         assert found.content
 
 
+def test_what_programs_may_ask_is_a_page_of_its_own(place):
+    """Every path of the description is on it, and nothing of it comes from elsewhere."""
+    answer = place.client.get("/docs")
+    assert "default-src 'self'" in answer.headers["content-security-policy"]
+    paths = place.client.get("/openapi.json").json()["paths"]
+    assert len(paths) > 10
+    for path, operations in paths.items():
+        assert answer.text.count(f"<code>{path}</code>") == len(operations), path
+    assert "Needs a token" in answer.text
+    assert not re.findall(r'(?:src|href)="(?!/|/web/)', answer.text)
+    assert "<script" not in answer.text
+    assert place.client.get("/redoc").status_code == 404
+
+
 def test_an_empty_server_has_a_page(tmp_path):
     place = Place(tmp_path)
     assert "No games have been asked for yet" in place.client.get("/").text

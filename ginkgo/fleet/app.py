@@ -55,6 +55,9 @@ def make_app(config: ServeConfig, validators: Validators | None = None) -> FastA
         version=ginkgo.__version__,
         description="Collects games of self-play and hands out models and tasks.",
         lifespan=lifespan,
+        # The pages that FastAPI makes load their scripts from elsewhere; ours is `page.api`.
+        docs_url=None,
+        redoc_url=None,
     )
     app.state.server = Server(config, database, storage, intake)
     for api in (api_public, api_worker, api_trainer):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import jinja2
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
 import ginkgo
@@ -86,6 +86,22 @@ def page(server: At, game: Annotated[int | None, Query(ge=1, le=1 << 50)] = None
         games=games,
         shown=game or next((one["number"] for one in games if not one["flags"]), None),
         version=ginkgo.__version__,
+    )
+    return HTMLResponse(html, headers=_SAFE)
+
+
+@router.get("/docs", response_class=HTMLResponse)
+def api(request: Request) -> HTMLResponse:
+    """What programs may ask: the OpenAPI description as a page."""
+    description = request.app.openapi()
+    asked = [
+        {"method": method.upper(), "path": path, **operation}
+        for path, operations in description["paths"].items()
+        for method, operation in operations.items()
+    ]
+    html = _templates.get_template("api.html").render(
+        about=description["info"],
+        asked=[{"parameters": [], "description": "", **one} for one in asked],
     )
     return HTMLResponse(html, headers=_SAFE)
 
