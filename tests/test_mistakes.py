@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ginkgo import cli
-from ginkgo.errors import run_main
+from ginkgo.errors import GinkgoError, run_main
 from ginkgo.models.directory import find_model
 
 
@@ -68,6 +68,16 @@ def test_files_without_a_game(box, capsys):
     assert told(capsys, "stats empty.usi").startswith("no game could be used")
     assert cli.run(["inspect", "empty.usi"]) == 0
     assert capsys.readouterr().err == "empty.usi: no game in it\n"
+
+
+@pytest.mark.parametrize("verb", ["train", "evaluate pretrained"])
+def test_files_without_a_game_for_a_network(box, capfd, verb):
+    import gzip
+
+    (box / "cut.usi.gz").write_bytes(gzip.compress(b"startpos moves 7g7f\n" * 99)[:30])
+    for name, why in (("empty.usi", "ginkgo inspect says what"), ("cut.usi.gz", "cut.usi.gz:1: ")):
+        with pytest.raises(GinkgoError, match=rf"{name}: no games to .*; {why}"):
+            cli.run([*verb.split(), name])
 
 
 def test_links_that_lead_in_a_circle(box, capsys):

@@ -102,6 +102,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     from ginkgo.pipeline.scan import Scan
     from ginkgo.training.baselines import Baselines
     from ginkgo.training.evaluation import answers_of, report_of
+    from ginkgo.training.heldout import why_none
     from ginkgo.training.step import Inference
 
     model, description = load_model(config.model)
@@ -126,7 +127,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     games, names = sum(index.games for index in indices), ", ".join(map(str, config.data))
     if not games:
         why = f"; {dropped:,} games the model has seen (--seen evaluates them)" if dropped else ""
-        raise GinkgoError(f"{names}: no games to evaluate{why}")
+        raise GinkgoError(f"{names}: no games to evaluate{why or why_none(scan)}")
     share = [config.positions * index.games // games for index in indices]
     block = join_blocks(
         [

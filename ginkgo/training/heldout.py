@@ -73,7 +73,17 @@ def find_data(
         if split != "train":
             held_out = np.concatenate([held_out, given.get(split, scan).hashes(split)])
     if not indices["train"].games:
-        raise GinkgoError(f"{names}: no games to train on (are these held-out games?)")
+        raise GinkgoError(f"{names}: no games to train on{why_none(scan)}")
     if not indices["val"].games:
         raise GinkgoError(f"{names}: too few games to hold some out: give more, or --val")
     return {split: indices[split] for split in SPLITS}
+
+
+def why_none(scan: Scan) -> str:
+    """What to add where no games are left: what is wrong with the first that cannot be used."""
+    if scan.bad:
+        first = scan.bad[0]
+        return f"; {first.file}:{first.line}: {first.reason}"
+    if scan.view("all").games:
+        return " (are these held-out games?)"
+    return "; ginkgo inspect says what is in these files"
