@@ -9,7 +9,6 @@ either, or to the server, what is in the spool is sent some time.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import secrets
 import signal
@@ -26,6 +25,7 @@ import tyro
 
 from ginkgo.errors import GinkgoError
 from ginkgo.fleet.config import TASK_GAMES, WorkerConfig, load_worker
+from ginkgo.records.lock import lock
 
 #: Seconds between two progress lines, two signs of life, two looks into the spool.
 _LINE_S, _SIGN_S, _LOOK_S = 30.0, 60.0, 2.0
@@ -54,13 +54,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         (config.folder / "games").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise GinkgoError(f"{config.folder}: cannot be made: {error.strerror}") from None
-    with open(config.folder / "lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+    with open(config.folder / "lock", "w") as place:
+        if not lock(place.fileno()):
             raise GinkgoError(
                 f"{config.folder}: another worker uses it; each needs a folder of its own"
-            ) from None
+            )
         return Contributor(config).run()
 
 
