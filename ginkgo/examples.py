@@ -101,7 +101,7 @@ def shown(verb: str) -> str:
     """The examples of a verb as `--help` prints them.
 
     >>> print(shown("play").splitlines()[1])
-      ginkgo play                         a board in the browser, against the bundled network
+      ginkgo play                          a board in the browser, against the bundled network
     """
     examples = EXAMPLES.get(verb, ())
     width = max((len(command) for command, _ in examples), default=0)

@@ -30,6 +30,7 @@ from ginkgo.fleet.served import ServedLoop, blank
 from ginkgo.fleet.spool import Spool
 from ginkgo.records import files as record_files
 from ginkgo.records.kifu.selfplay import as_arrays, load_arrays, read_arrays, write_arrays
+from ginkgo.records.lock import lock
 from ginkgo.search.evaluators import HashEvaluator, UniformEvaluator
 from ginkgo.selfplay import learn, loop
 from ginkgo.selfplay.audit import audit
@@ -177,11 +178,10 @@ def test_games_come_whatever_is_killed(fleet, tmp_path):
     assert (status["quarantined"], status["rating_games"]) == ({}, 4)
     assert status["workers_alive"] == 2
     # A second one in the same folder, and one with another's token.
-    first = fleet.worker("ann")
-    wait_for(lambda: "positions/s" in (tmp_path / "ann" / "contribute.log").read_text(), "no log")
-    second = fleet.worker("ann")
-    assert "another worker uses it" in second.communicate(timeout=WAIT_S)[0]
-    kill(first)
+    with open(tmp_path / "ann" / "lock", "w") as place:
+        assert lock(place.fileno())
+        second = fleet.worker("ann")
+        assert "another worker uses it" in second.communicate(timeout=WAIT_S)[0]
     wrong = fleet.worker("bob", token=fleet.tokens["ann"])
     assert "the token is that of ann, not of bob" in wrong.communicate(timeout=WAIT_S)[0]
 

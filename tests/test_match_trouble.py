@@ -26,7 +26,7 @@ from ginkgo.arena.statistics import Sprt
 from ginkgo.errors import GinkgoError
 
 ROOT = Path(__file__).parent.parent
-SETTINGS = {"players": [{"name": "first"}, {"name": "second"}]}
+SETTINGS = {"players": [{"name": name, "engine": name} for name in ("first", "second")]}
 #: Kings go to and fro until the position is there for the fourth time.
 ENGINE = """
 import os, signal, sys, time
