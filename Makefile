@@ -8,6 +8,9 @@ BIN := $(VENV)/bin
 # With GPU=1 the mark has another name, so that a later GPU=1 installs what is missing.
 INSTALLED := $(VENV)/.installed$(if $(GPU),-gpu)
 
+# One more than cores: some tests wait for a clock.
+TESTERS = $(shell $(PYTHON) -c "import os; print(min(4, os.cpu_count()) + 1)")
+
 .PHONY: train test lint docs clean
 
 train: $(INSTALLED)
@@ -18,7 +21,7 @@ train: $(INSTALLED)
 	    --weight-decay 0.05 --ema 0.995 --eval-every 150 --val-positions 6000
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal
+	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
