@@ -14,7 +14,9 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import common
@@ -45,13 +47,28 @@ def options() -> Any:
     return PlayOptions(playouts=8, cheap_playouts=4, max_ply=_MAX_PLY, resign=0.0)
 
 
-def resident_mib(pid: int) -> float:
-    """Memory of a process and of those that it started."""
+def resident_mib(pid: int) -> tuple[float, float]:
+    """Memory of the server's process, and of those that it started to check uploads."""
     import psutil
 
     process = psutil.Process(pid)
-    found = [process, *process.children(recursive=True)]
-    return sum(one.memory_info().rss for one in found) / 2**20
+    checkers = sum(one.memory_info().rss for one in process.children(recursive=True))
+    return process.memory_info().rss / 2**20, checkers / 2**20
+
+
+def stored_numbers(database: Any, folder: str) -> list[int]:
+    """Numbers of all games in the files that the database knows."""
+    from sqlalchemy import select
+
+    from ginkgo.fleet.database import Upload
+    from ginkgo.fleet.storage import Storage
+    from ginkgo.records.kifu.selfplay import read_arrays
+
+    storage, found = Storage(folder), []
+    with database.reading() as session:
+        for file in session.scalars(select(Upload.file)):
+            found += read_arrays(storage.read(file))[1]["number"].tolist()
+    return found
 
 
 def main() -> None:
@@ -114,43 +131,43 @@ def main() -> None:
             acknowledged: list[int] = []
             failures: list[str] = []
 
+            def patient(call: Callable[[], Any]) -> Any:
+                """Ask until the server has time."""
+                while True:
+                    try:
+                        return call()
+                    except Away:
+                        time.sleep(1.0)
+
             def work(token: str) -> None:
                 client = ServerClient(address, token)
                 for _ in range(share):
                     try:
-                        task, _wait = client.task(asked.games, False, [])
+                        task = patient(lambda: client.task(asked.games, False, [])[0])
                         assert task is not None
                         data = upload(task["first"])
                         begun = time.perf_counter()
-                        while True:
-                            try:
-                                client.upload(task["task"], data)
-                                break
-                            except Away:
-                                time.sleep(1.0)
+                        patient(partial(client.upload, task["task"], data))
                         seconds.append(time.perf_counter() - begun)
                         acknowledged.append(task["first"])
                     except Exception as error:
                         failures.append(str(error))
 
             threads = [threading.Thread(target=work, args=(token,)) for token in tokens]
-            before = resident_mib(server.pid)
             start = time.perf_counter()
             for thread in threads:
                 thread.start()
+            while len(acknowledged) + len(failures) < share * asked.workers // 10:
+                time.sleep(0.05)
+            early = resident_mib(server.pid)
             for thread in threads:
                 thread.join()
             wall = time.perf_counter() - start
-            after = resident_mib(server.pid)
-            stored: list[int] = []
-            from ginkgo.records.kifu.selfplay import read_arrays
-
-            for one in publisher.ask("GET", "runs/1/uploads").json():
-                data = publisher.ask("GET", f"uploads/{one['upload']}/file").content
-                stored += read_arrays(data)[1]["number"].tolist()
+            late = resident_mib(server.pid)
         finally:
             server.terminate()
             server.wait()
+        stored = stored_numbers(Database(url), f"{scratch}/files")
     wanted = {first + place for first in acknowledged for place in range(asked.games)}
     figures = {
         "uploads_per_second": len(acknowledged) / wall,
@@ -160,8 +177,9 @@ def main() -> None:
         "duplicated": len(stored) - len(set(stored)),
         "validation_ms_per_game": checking_ms,
         "failed": len(failures),
-        "memory_before_mib": before,
-        "memory_after_mib": after,
+        # After a tenth of the uploads, when everything has been loaded, and at the end.
+        "server_mib": [early[0], late[0]],
+        "checkers_mib": [early[1], late[1]],
     }
     common.table(["figure", "value"], list(figures.items()))
     for failure in failures[:3]:

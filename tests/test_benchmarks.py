@@ -67,6 +67,8 @@ KEYS = {
         "lost",
         "duplicated",
         "validation_ms_per_game",
+        "server_mib",
+        "checkers_mib",
     },
     "selfplay": {
         "positions_per_second",
