@@ -13,6 +13,19 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")
 
+#: Files that take longest, the longest first: processes that got them last would work on alone.
+LONGEST = (
+    *("training", "distribution", "contribute", "mixed_training", "benchmarks", "notebooks"),
+    *("evaluate", "reinforce", "match", "soft_policy", "step", "server_uploads", "convert"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest files; the order is kept otherwise."""
+    ranks = {f"test_{name}": rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get(item.path.stem, len(ranks)))
+
+
 SAMPLE = Path(__file__).parents[1] / "data" / "sample" / "engine-games.usi.gz"
 
 
@@ -122,3 +135,36 @@ def kifu(tmp_path_factory, some_games) -> dict[str, Path]:
         archive.writeall(folder / "kif" / "k", "k")
     names = [path.name for path in folder.iterdir()]
     return {name: folder / name for name in names}
+
+
+# --- many machines ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def network(tmp_path_factory) -> Path:
+    """A network of one layer."""
+    from fleet_parts import tiny_network
+
+    return tiny_network(tmp_path_factory.mktemp("network") / "tiny.onnx")
+
+
+@pytest.fixture
+def place(tmp_path, network):
+    """A server in this process with a model and an open run."""
+    from fleet_parts import Place, open_run, publish
+
+    place = Place(tmp_path)
+    with place.client:
+        publish(place.client, place.tom, "first", network)
+        open_run(place.client, place.tom, 1, "first")
+        yield place
+
+
+@pytest.fixture(scope="session")
+def games() -> list:
+    """Sixteen games with the numbers 1024 to 1039, those of the first task."""
+    from fleet_parts import played
+
+    from ginkgo.fleet.config import TASK_GAMES
+
+    return played(TASK_GAMES, 16)

@@ -26,27 +26,6 @@ from ginkgo.fleet.config import TASK_GAMES, check_serve, load_worker
 from ginkgo.fleet.database import Base, Database, PlayedRow
 from ginkgo.records.kifu.selfplay import load_arrays
 
-
-@pytest.fixture(scope="module")
-def network(tmp_path_factory):
-    return tiny_network(tmp_path_factory.mktemp("network") / "tiny.onnx")
-
-
-@pytest.fixture
-def place(tmp_path, network):
-    place = Place(tmp_path)
-    with place.client:
-        publish(place.client, place.tom, "first", network)
-        open_run(place.client, place.tom, 1, "first")
-        yield place
-
-
-@pytest.fixture(scope="module")
-def games():
-    """Sixteen games with the numbers 1024 to 1039, those of the first task."""
-    return played(TASK_GAMES, 16)
-
-
 # --- the way of a game ------------------------------------------------------------------------
 
 

@@ -2,24 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from fleet_parts import Place, open_run, publish, tiny_network
-
 from ginkgo.fleet import accounts
-
-
-@pytest.fixture(scope="module")
-def network(tmp_path_factory):
-    return tiny_network(tmp_path_factory.mktemp("network") / "tiny.onnx")
-
-
-@pytest.fixture
-def place(tmp_path, network):
-    place = Place(tmp_path)
-    with place.client:
-        publish(place.client, place.tom, "first", network)
-        open_run(place.client, place.tom, 1, "first")
-        yield place
 
 
 def test_a_large_body_is_refused_before_it_is_read(place):

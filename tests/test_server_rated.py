@@ -4,24 +4,9 @@ from __future__ import annotations
 
 import time
 
-import pytest
-from fleet_parts import Place, open_run, publish, rated, tiny_network
+from fleet_parts import publish, rated, tiny_network
 
 from ginkgo.fleet.database import Task
-
-
-@pytest.fixture(scope="module")
-def network(tmp_path_factory):
-    return tiny_network(tmp_path_factory.mktemp("network") / "tiny.onnx")
-
-
-@pytest.fixture
-def place(tmp_path, network):
-    place = Place(tmp_path)
-    with place.client:
-        publish(place.client, place.tom, "first", network)
-        open_run(place.client, place.tom, 1, "first")
-        yield place
 
 
 def test_rating_games_are_played_again_by_the_referee(place, network, tmp_path):

@@ -22,7 +22,6 @@ from fleet_parts import (
     packed,
     played,
     publish,
-    tiny_network,
 )
 
 from ginkgo.fleet.config import TASK_GAMES
@@ -34,26 +33,6 @@ from ginkgo.records.kifu.selfplay import as_arrays
 from ginkgo.selfplay.audit import faults_of
 
 EXPECTED = Expected(TASK_GAMES, 16, "first", OPTIONS, THRESHOLD, (STARTPOS,))
-
-
-@pytest.fixture(scope="module")
-def network(tmp_path_factory):
-    return tiny_network(tmp_path_factory.mktemp("network") / "tiny.onnx")
-
-
-@pytest.fixture
-def place(tmp_path, network):
-    place = Place(tmp_path)
-    with place.client:
-        publish(place.client, place.tom, "first", network)
-        open_run(place.client, place.tom, 1, "first")
-        yield place
-
-
-@pytest.fixture(scope="module")
-def games():
-    """Sixteen games with the numbers 1024 to 1039, those of the first task."""
-    return played(TASK_GAMES, 16)
 
 
 def npy(header: bytes, body: bytes = b"") -> bytes:
