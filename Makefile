@@ -21,7 +21,7 @@ train: $(INSTALLED)
 	    --weight-decay 0.05 --ema 0.995 --eval-every 150 --val-positions 6000
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal
+	$(BIN)/python -m pytest -n $(TESTERS) --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
