@@ -10,6 +10,7 @@ import pytest
 from ginkgo.cli import run
 from ginkgo.doctor import advice, as_text, device, look
 from ginkgo.errors import GinkgoError
+from ginkgo.training.recipe import choose_precision
 
 
 def test_doctor_end_to_end(games_dir, tmp_path, capsys):
@@ -22,9 +23,11 @@ def test_doctor_end_to_end(games_dir, tmp_path, capsys):
     assert report["versions"]["packages"]["tensorflow"] == report["tensorflow"]["version"]
     assert report["gpu"]["names"] == []
     assert report["gpu"]["why"]
-    (step,) = report["steps"]
-    assert (step["network"], step["batch_size"]) == ("b1c8", 16)
-    assert step["positions_per_second"] > 0
+    precisions = ["bfloat16"] * (choose_precision("auto") == "bfloat16") + ["float32"]
+    assert [step["precision"] for step in report["steps"]] == precisions
+    for step in report["steps"]:
+        assert (step["network"], step["batch_size"]) == ("b1c8", 16)
+        assert step["positions_per_second"] > 0
     assert report["input"][0]["workers"] == 1
     assert all(entry["positions_per_second"] > 0 for entry in report["input"])
     assert any("--batch-size 16" in text for text in report["advice"])

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from ginkgo.errors import GinkgoError
 from ginkgo.features import dlshogi119, position
-from ginkgo.models import load_games, load_model
+from ginkgo.models import build_network, load_games, load_model
 from ginkgo.models.export import export
 from ginkgo.pipeline import ParseOptions
 from ginkgo.pipeline.load import load_block
@@ -129,12 +129,12 @@ def test_without_results_the_moves_alone_choose(config, games_dir, tmp_path):
 
 
 def test_bfloat16_leaves_a_model_that_everyone_can_play(config):
-    try:
-        trainer = Trainer(replace(config, precision="bfloat16", steps=2, heads=("policy", "value")))
-        trainer.run()
-        assert trainer.model.get_layer("stem").compute_dtype == "bfloat16"
-    finally:
-        keras.config.set_dtype_policy("float32")
+    trainer = Trainer(replace(config, precision="bfloat16", steps=2, heads=("policy", "value")))
+    trainer.run()
+    assert trainer.model.get_layer("stem").compute_dtype == "bfloat16"
+    assert build_network(trainer.network, 119, ("value",)).get_layer("stem").compute_dtype == (
+        "float32"
+    ), "what one run trains in must not reach the networks that are made after it"
     model, _ = load_model(config.runs / "tiny")
     assert model.get_layer("stem").compute_dtype == "float32"
     planes = np.random.default_rng(0).random((64, 119, 9, 9), np.float32).round()

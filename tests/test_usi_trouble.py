@@ -105,7 +105,7 @@ def test_a_game_behind_its_limit_goes_on():
 
 def test_the_only_move_is_played_at_once_where_a_clock_runs():
     assert [cshogi.move_to_usi(move) for move in cshogi.Board(FORCED).legal_moves] == ["5i5h"]
-    talk = Talk()
+    talk = Talk(USI_Hash=1024)  # a fast machine fills the usual one of the tests in 60 ms
     talk.say("isready", f"position sfen {FORCED}", "go btime 0 wtime 0 byoyomi 3600000")
     assert best(talk.wait("bestmove")) == "5i5h"
     talk.say("go movetime 300")

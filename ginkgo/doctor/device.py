@@ -156,7 +156,6 @@ def _step_rate(network: str, batch_size: int, precision: str, seconds: float) ->
     """Positions per second of the training step with both heads, on constant data."""
     from pathlib import Path
 
-    import keras
     import numpy as np
     import tensorflow as tf
 
@@ -166,9 +165,9 @@ def _step_rate(network: str, batch_size: int, precision: str, seconds: float) ->
     from ginkgo.training.recipe import WeightAverage, make_optimizer
     from ginkgo.training.step import TrainStep, channels_of
 
-    keras.config.set_dtype_policy("mixed_bfloat16" if precision == "bfloat16" else "float32")
     config = TrainConfig(data=(Path(),), heads=("policy", "value"), network=network)
-    model = build_network(parse_network(network), channels_of(config.features), config.heads)
+    channels = channels_of(config.features)
+    model = build_network(parse_network(network), channels, config.heads, precision)
     step = TrainStep(model, make_optimizer(config, model), WeightAverage(model, config.ema), config)
     # Empty boards: what a step costs does not depend on what stands on them.
     positions = np.zeros(batch_size, POSITION)

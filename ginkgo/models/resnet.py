@@ -13,7 +13,8 @@ convolution to 27 planes plus a bias per label, the value a 1×1 convolution to 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import keras
@@ -69,12 +70,16 @@ class LabelBias(layers.Layer):
         return logits + self.bias
 
 
-def build_network(network: Network, channels: int, heads: Sequence[str]) -> keras.Model:
-    """A Keras model with fresh weights, under the dtype policy in force.
+def build_network(
+    network: Network, channels: int, heads: Sequence[str], precision: str = "float32"
+) -> keras.Model:
+    """A Keras model with fresh weights.
 
     Args:
         channels: number of input planes.
         heads: some of `policy`, `value`.
+        precision: `float32`, or `bfloat16` for what the trunk computes in; weights and outputs
+            are float32 either way.
 
     Raises:
         GinkgoError: an unknown head.
@@ -82,6 +87,22 @@ def build_network(network: Network, channels: int, heads: Sequence[str]) -> kera
     unknown = set(heads) - set(HEADS)
     if unknown or not heads:
         raise GinkgoError(f"heads {' '.join(heads) or '(none)'}: expected some of policy value")
+    with _computing_in(precision):
+        return _network(network, channels, heads)
+
+
+@contextmanager
+def _computing_in(precision: str) -> Iterator[None]:
+    """What layers made in here compute in; those made afterwards are none of its business."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16" if precision == "bfloat16" else "float32")
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def _network(network: Network, channels: int, heads: Sequence[str]) -> keras.Model:
     inputs = keras.Input((9, 9, channels), name="planes")
     x = _conv_norm(inputs, network.filters, 3, "stem")
     x = layers.Activation(network.activation)(x)

@@ -154,10 +154,7 @@ class Evaluation:
     ) -> None:
         self._config, self._indices = config, indices
         self._training_model, self._average = training_model, average
-        trained_in = keras.config.dtype_policy()
-        keras.config.set_dtype_policy("float32")
         self.model = build_network(network, channels_of(config.features), config.heads)
-        keras.config.set_dtype_policy(trained_in)
         self.inference = Inference(self.model, config.features)
         # Held-out figures are over all positions, equally weighted, whatever the training keeps.
         self._parse = replace(parse, keep=0, keep_from=(), ply_weight=False, policies=False)

@@ -163,8 +163,6 @@ class Trainer:
         if self.config.deterministic:
             tf.config.experimental.enable_op_determinism()
         self.precision = choose_precision(self.config.precision)
-        policy = "mixed_bfloat16" if self.precision == "bfloat16" else "float32"
-        keras.config.set_dtype_policy(policy)
 
     def _build(self) -> None:
         config, train = self.config, self.indices["train"]
@@ -175,7 +173,8 @@ class Trainer:
             config.activation or like.get("activation", DEFAULT_ACTIVATION),
         )
         with self.distribution.strategy.scope():
-            self.model = build_network(self.network, channels_of(config.features), config.heads)
+            channels = channels_of(config.features)
+            self.model = build_network(self.network, channels, config.heads, self.precision)
             self.model.stop_training = False  # what Keras' callbacks set to end a run
             if config.init is not None and self._resume_from is None:
                 self._start_from(config.init)
