@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -54,6 +55,20 @@ def test_without_ray_it_says_so(tmp_path, monkeypatch):
         play_run(SMALL, run_folder(tmp_path, 1), say=lambda _: None)
 
 
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:1", "ray://127.0.0.1:1", "[::1]:1", "127.0.0.1:99999", "no..host:10001"]
+)
+def test_a_cluster_that_is_not_there(address):
+    """It says so at once; Ray alone takes minutes."""
+    with pytest.raises(GinkgoError, match=re.escape(f"--ray {address}: nothing answers")):
+        cluster._reach(address)
+
+
+def test_addresses_that_only_ray_knows():
+    for address in ("auto", "local", "cluster"):
+        cluster._reach(address)
+
+
 def test_an_actor_dies_and_the_games_are_played(tmp_path, monkeypatch):
     """The same games as without a cluster, each once."""
     pytest.importorskip("ray")
@@ -91,5 +106,3 @@ def test_an_actor_dies_and_the_games_are_played(tmp_path, monkeypatch):
                 plies += count
         moves.append(by_number)
     assert moves[0] == moves[1]
-    with pytest.raises(GinkgoError, match="--ray 127"):
-        play_run(replace(SMALL, ray="127.0.0.1:1"), run_folder(tmp_path, 9), say=lambda _: None)

@@ -8,6 +8,7 @@ actor that dies is replaced, and the games that it had not finished are played a
 from __future__ import annotations
 
 import os
+import socket
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,11 @@ from ginkgo.selfplay.worker import play_here
 
 #: The address that stands for a cluster on this machine, made and ended with the run.
 LOCAL = "local"
+#: Of the object store of such a cluster, which holds the model and the games under way; Ray would
+#: take a third of the memory.
+_STORE_BYTES = 512 << 20
+#: Seconds in which something must listen at the address of another cluster.
+_PATIENCE_S = 10.0
 #: Actors of one share of the games that may die before any of them has finished a game.
 _DEATHS = 3
 
@@ -144,6 +150,9 @@ class Cluster:
         how: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         if address == LOCAL:
             how |= {"num_cpus": processes, "include_dashboard": False}
+            how |= {"object_store_memory": _STORE_BYTES}
+        else:
+            _reach(address)
         try:
             self._ray.init(None if address == LOCAL else address, **how)
         except Exception as error:  # Ray raises nothing narrower where a node does not start
@@ -199,6 +208,22 @@ class Cluster:
             )
         if share.left:
             self._begin(share.left, share.deaths + 1)
+
+
+def _reach(address: str) -> None:
+    """Look whether something listens there: Ray asks for minutes, and says little at the end.
+
+    Raises:
+        GinkgoError: nothing does. An address without a port (`auto`) is left to Ray.
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _PATIENCE_S).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise GinkgoError(f"--ray {address}: nothing answers there: {why}") from None
 
 
 def _ray() -> Any:
