@@ -6,8 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import naive
 import numpy as np
 import pytest
+import shuffle
 
 from ginkgo.features.ginkgo148 import pack_positions, planes_on_host
 from ginkgo.pipeline.parse import ParseOptions
@@ -19,10 +21,6 @@ from ginkgo.records.files import open_binary
 from ginkgo.records.sources import game_from_line
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import naive  # noqa: E402
-import shuffle  # noqa: E402
 
 OPTIONS = {
     "naive": "--lines 50 --seconds 0.1 --batch-size 16 --shuffle 32",

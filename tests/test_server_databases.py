@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import pwd
-import shutil
-import socket
-import subprocess
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import fsspec
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from fleet_parts import Place, open_run, packed, played, publish, rate, tiny_network
+from postgres import postgresql, programs
 
 from ginkgo.errors import GinkgoError
 from ginkgo.fleet.config import TASK_GAMES
@@ -25,49 +20,13 @@ from ginkgo.fleet.storage import Storage
 from ginkgo.records.kifu.selfplay import read_arrays
 
 
-def _programs() -> Path | None:
-    """The folder of PostgreSQL's programs; Debian keeps them out of the way."""
-    found = shutil.which("initdb")
-    if found and shutil.which("pg_ctl"):
-        return Path(found).resolve().parent
-    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    return folders[-1] if folders and (folders[-1] / "initdb").exists() else None
-
-
 @pytest.fixture(scope="module")
 def postgres(tmp_path_factory):
     """URL of a PostgreSQL of its own."""
-    programs = _programs()
-    if programs is None:
+    if programs() is None:
         pytest.skip("needs PostgreSQL")
-    folder = tmp_path_factory.mktemp("postgres")
-    who = {}
-    if os.getuid() == 0:  # as which it does not run
-        try:
-            user = pwd.getpwnam("postgres")
-        except KeyError:
-            user = pwd.getpwnam("nobody")
-        who = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-        os.chown(folder, user.pw_uid, user.pw_gid)
-        for parent in folder.parents[:3]:  # with several workers of pytest there is one more
-            parent.chmod(parent.stat().st_mode | 0o011)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-
-    def run(name, *arguments):
-        command = [str(programs / name), "-D", str(folder / "data"), *arguments]
-        done = subprocess.run(
-            command, cwd="/", text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL, timeout=600, **who,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout
-
-    run("initdb", "-U", "ginkgo", "-A", "trust", "-N", "--no-instructions")
-    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
-    run("pg_ctl", "-w", "-t", "300", "-l", str(folder / "log"), "-o", options, "start")
-    yield f"postgresql+psycopg://ginkgo@127.0.0.1:{port}/postgres"
-    run("pg_ctl", "-m", "immediate", "stop")
+    with postgresql(tmp_path_factory.mktemp("postgres")) as url:
+        yield url
 
 
 def test_games_and_matches_on_postgresql(postgres, tmp_path):
