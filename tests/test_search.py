@@ -237,6 +237,32 @@ def test_policy_is_the_share_of_visits():
     assert policy.max() == pytest.approx(1 / (policy > 0).sum())
 
 
+@pytest.mark.parametrize("forced", [0.0, 2.0])
+def test_policy_where_moves_are_lost(forced):
+    """What is left over is shared by its visits; where nothing was visited, by priors."""
+    search = searched(line_of(MIDDLE), 400, forced_playouts=forced)
+    edges, here = search.tree.edges, search.tree.edges_of(0)
+    visits, priors = edges.visits[here].astype(float), edges.prior[here].astype(float)
+    best, second = np.argsort(-visits, kind="stable")[:2]
+    edges.proof[here.start + best] = -3
+    _, policy = search.policy()
+    assert policy[best] == 0
+    assert policy.argmax() == second
+    assert not policy[visits == 0].any()
+    if not forced:
+        visits[best] = 0
+        np.testing.assert_allclose(policy, visits / visits.sum())
+    edges.proof[here][visits > 0] = -3
+    _, policy = search.policy()
+    assert not policy[edges.proof[here] < 0].any()
+    open_priors = np.where(edges.proof[here] < 0, 0, priors)
+    np.testing.assert_allclose(policy, open_priors / open_priors.sum(), rtol=1e-5)
+    edges.proof[here] = -3
+    _, policy = search.policy()
+    assert policy.sum() == pytest.approx(1)
+    assert policy.argmax() == best
+
+
 def test_noise_reaches_moves_without_prior():
     plain = searched(line_of(MIDDLE), 1)
     noisy = searched(line_of(MIDDLE), 2, noise=0.25, seed=3)

@@ -16,6 +16,8 @@ from pathlib import Path
 import cshogi
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ginkgo.arena.openings import Opening
 from ginkgo.errors import GinkgoError
@@ -26,7 +28,12 @@ from ginkgo.records.convert import ConvertConfig
 from ginkgo.records.convert.run import convert
 from ginkgo.records.game import STARTPOS, Game
 from ginkgo.records.inspect import inspect
-from ginkgo.records.kifu.selfplay import load_arrays, read_arrays, write_arrays
+from ginkgo.records.kifu.selfplay import (
+    GUMBEL_VISITS,
+    load_arrays,
+    read_arrays,
+    write_arrays,
+)
 from ginkgo.records.stats import count
 from ginkgo.search.evaluators import HashEvaluator
 from ginkgo.search.forced import forced_moves, pruned_visits
@@ -35,7 +42,7 @@ from ginkgo.search.queue import Queue
 from ginkgo.selfplay.audit import audit, faults_of
 from ginkgo.selfplay.cli import main
 from ginkgo.selfplay.config import PlayOptions, SelfplayConfig, check
-from ginkgo.selfplay.game import load_openings, play_game
+from ginkgo.selfplay.game import apportioned, load_openings, play_game
 from ginkgo.selfplay.resign import PlayedOn, calibrated, tally
 from ginkgo.selfplay.run import open_run, play_run
 from ginkgo.selfplay.store import figures_of, run_folder, run_folders
@@ -300,6 +307,31 @@ def test_stats_reads_them(files):
     resigned_at_once = sum(int((load_arrays(path)[1]["plies"] == 0).sum()) for path in files)
     assert sum(one.games for one in found.values()) == 48 - resigned_at_once
     assert not any(one.audit["contradicted"] for one in found.values())
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=1, max_size=600).filter(any),
+    st.integers(1, 65535),
+)
+def test_visits_sum_to_those_of_the_search(shares, total):
+    """Also where each share is far below one visit; the server asks for it."""
+    exact = np.array(shares) / np.sum(shares) * total
+    visits = apportioned(np.array(shares), total)
+    assert visits.sum() == total
+    assert (visits >= 0).all()
+    assert (abs(visits - exact) <= 1 + 1e-6).all()
+
+
+def test_the_visits_of_played_games_sum(files):
+    for path in files:
+        _, arrays = load_arrays(path)
+        counts = arrays["candidates"].astype(int)
+        ply = np.repeat(np.arange(len(counts)), counts)
+        total = np.bincount(ply, arrays["policy_visits"], len(counts))
+        searched = total[counts > 0]
+        assert len(searched)
+        wanted = np.maximum(1, arrays["playouts"][counts > 0])
+        assert (searched == wanted).all() or (searched == GUMBEL_VISITS).all()
 
 
 def test_the_pipeline_trains_on_full_searches(runs, files):

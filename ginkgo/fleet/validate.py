@@ -161,8 +161,7 @@ def _check_policies(game: dict[str, NDArray], number: int, gumbel: bool) -> None
         raise Refused("policy", f"game {number}: visits of one move twice")
     total = np.bincount(ply, game["policy_visits"], len(counts))[counts > 0]
     wanted = GUMBEL_VISITS if gumbel else np.maximum(1, game["playouts"][counts > 0])
-    # Each share is rounded to whole visits.
-    if (abs(total - wanted) > counts[counts > 0] / 2 + 1).any():
+    if (total != wanted).any():
         raise Refused("policy", f"game {number}: visits do not sum to those of the search")
 
 

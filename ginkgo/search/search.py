@@ -419,10 +419,13 @@ class Search:
         Returns:
             (m,) the root's moves, and (m,) probabilities: shares of visits, less those that were
             forced, or the improved policy of the Gumbel search. A proved win takes all, a proved
-            loss none (unless all moves lose).
+            loss none (unless all moves lose). Priors, where that leaves nothing visited.
         """
         edges, here = self.tree.edges, self.tree.edges_of(0)
         proof, visits = edges.proof[here], edges.visits[here].astype(np.float64)
+        lost = (proof < 0) & ~(proof < 0).all()
+        # Before the forced visits are taken off: they are measured by the best move that is left.
+        open_visits = np.where(lost, 0, visits)
         if (proof > 0).any():
             weight = (proof == proof[proof > 0].min()).astype(np.float64)
         elif self._halving is not None:
@@ -436,16 +439,14 @@ class Search:
             config = self.config
             scale = np.log((1 + visits.sum() + config.c_base) / config.c_base) + config.c_init
             weight = pruned_visits(
-                visits, self._root_values(), self._root_priors(), scale, config.forced_playouts
+                open_visits, self._root_values(), self._root_priors(), scale, config.forced_playouts
             )
         else:
-            weight = visits
-        if not (proof < 0).all():
-            weight = np.where(proof < 0, 0, weight)
-        total = weight.sum()
-        if not total:
-            weight, total = np.ones(len(visits)), len(visits)
-        return edges.move[here].copy(), weight / total
+            weight = open_visits
+        weight = np.where(lost, 0, weight)
+        if not weight.any():
+            weight = np.where(lost, 0, np.maximum(self._root_priors(), 1e-30))
+        return edges.move[here].copy(), weight / weight.sum()
 
 
 def _plies(proof: int) -> int:

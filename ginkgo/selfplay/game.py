@@ -230,8 +230,25 @@ def as_visits(
 ) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
     """A policy target as the file keeps it: moves of 16 bits and visits, those without left out."""
     total = GUMBEL_VISITS if search.config.gumbel else max(1, search.simulations - 1)
-    visits = np.rint(shares * min(total, 65535)).astype(np.uint16)
-    if not visits.any():
-        visits[shares.argmax()] = 1
+    visits = apportioned(shares, min(total, 65535))
     seen = visits > 0
-    return (moves[seen] & 0xFFFF).astype(np.uint16), visits[seen]
+    return (moves[seen] & 0xFFFF).astype(np.uint16), visits[seen].astype(np.uint16)
+
+
+def apportioned(shares: NDArray[np.float64], total: int) -> NDArray[np.int64]:
+    """Whole visits in proportion to shares, by largest remainders (Hamilton's method).
+
+    Args:
+        shares: (m,) not negative, not all zero.
+
+    Returns:
+        (m,) that sum to `total`, each less than one away from its exact part.
+
+    >>> apportioned(np.array([0.5, 0.3, 0.2]), 8).tolist()
+    [4, 2, 2]
+    """
+    exact = shares / shares.sum() * total
+    visits = np.floor(exact).astype(np.int64)
+    most_left = np.argsort(visits - exact, kind="stable")
+    visits[most_left[: total - int(visits.sum())]] += 1
+    return visits
