@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import urllib.error
 import urllib.request
@@ -41,6 +42,11 @@ def test_a_game_in_the_browser(page):
     with urllib.request.urlopen(page, timeout=60) as answer:
         text = answer.read().decode()
     assert '<svg id="board"' in text
+    files = re.findall(r'(?:src|href)="(/[^"]+)"', text)
+    assert len(files) == 3
+    for name in files:
+        with urllib.request.urlopen(page + name, timeout=60) as answer:
+            assert answer.read(), name
     state = ask(page)
     assert (state["moves"], len(state["legal"]), len(state["rates"])) == ([], 30, 1)
     assert state["thoughts"]

@@ -26,6 +26,7 @@ _WEB, _PLAY = Path(__file__).with_name("web"), Path(ginkgo.play.__path__[0])
 _FILES = {
     "board.js": (_PLAY / "board.js", "text/javascript"),
     "board.css": (_PLAY / "board.css", "text/css"),
+    "icon.svg": (_PLAY / "icon.svg", "image/svg+xml"),
     "page.js": (_WEB / "page.js", "text/javascript"),
     "page.css": (_WEB / "page.css", "text/css"),
 }
@@ -107,8 +108,8 @@ def api(request: Request) -> HTMLResponse:
 
 
 @router.get("/web/{name}")
-def file(name: Literal["board.js", "board.css", "page.js", "page.css"]) -> Response:
-    """A script or a style sheet."""
+def file(name: Literal["board.js", "board.css", "icon.svg", "page.js", "page.css"]) -> Response:
+    """A script, a style sheet or a picture."""
     path, kind = _FILES[name]
     return Response(path.read_bytes(), media_type=f"{kind}; charset=utf-8", headers=_SAFE)
 

@@ -27,6 +27,7 @@ _FILES = {
     "/": ("page.html", "text/html; charset=utf-8"),
     "/board.js": ("board.js", "text/javascript; charset=utf-8"),
     "/board.css": ("board.css", "text/css; charset=utf-8"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 #: A request of the page is a few words.
 _LONGEST = 10_000
