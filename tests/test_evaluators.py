@@ -15,6 +15,7 @@ from ginkgo.errors import GinkgoError
 from ginkgo.features import position_from_sfen
 from ginkgo.features.ginkgo148 import pack_positions, planes_on_host
 from ginkgo.models import find_model
+from ginkgo.search.config import SearchConfig
 from ginkgo.search.evaluators import (
     Batch,
     HashEvaluator,
@@ -26,7 +27,7 @@ from ginkgo.search.evaluators import (
 )
 from ginkgo.search.queue import Queue
 from ginkgo.search.rules import Line
-from ginkgo.search.search import Search, SearchConfig, run
+from ginkgo.search.search import Search, run
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ import pytest
 from ginkgo.errors import GinkgoError
 from ginkgo.play.game import Game
 from ginkgo.play.server import main, make_server
+from ginkgo.search.config import SearchConfig
 from ginkgo.search.rules import Line
-from ginkgo.search.search import SearchConfig
 
 
 @pytest.fixture

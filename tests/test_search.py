@@ -8,12 +8,13 @@ import cshogi
 import numpy as np
 import pytest
 
+from ginkgo.search.config import SearchConfig
 from ginkgo.search.evaluators import Batch, Evaluation, HashEvaluator, UniformEvaluator
 from ginkgo.search.gumbel import SequentialHalving, improved_policy, scaled
 from ginkgo.search.kernels import EXPANDED, PENDING
 from ginkgo.search.queue import Queue
 from ginkgo.search.rules import Line, line_of
-from ginkgo.search.search import Search, SearchConfig, mate_only, run
+from ginkgo.search.search import Search, mate_only, run
 from ginkgo.search.tree import CACHE_LINE, Tree, nodes_in
 
 MIDDLE = "sfen ln1gk2nl/1r1s1g3/p1pppp1pp/6p2/1p5P1/2P6/PP1PPPP1P/1S1GK1SR1/LN3G1NL w Bb 30"

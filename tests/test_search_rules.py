@@ -9,11 +9,12 @@ import pytest
 import shogi
 
 from ginkgo.errors import GinkgoError
+from ginkgo.search.config import SearchConfig
 from ginkgo.search.evaluators import UniformEvaluator
 from ginkgo.search.kernels import BY_RULE, ENDED, EXPANDED
 from ginkgo.search.queue import Queue
 from ginkgo.search.rules import Line, line_of
-from ginkgo.search.search import Search, SearchConfig, run
+from ginkgo.search.search import Search, run
 
 
 def searched(line: Line, simulations: int = 400, **config) -> Search:

@@ -16,10 +16,11 @@ from test_usi import MATE_IN_3, Talk, best
 
 from ginkgo.errors import GinkgoError
 from ginkgo.search import search as search_module
+from ginkgo.search.config import SearchConfig
 from ginkgo.search.evaluators import Batch, Evaluation, HashEvaluator, UniformEvaluator
 from ginkgo.search.queue import Queue
 from ginkgo.search.rules import Line
-from ginkgo.search.search import Search, SearchConfig, run
+from ginkgo.search.search import Search, run
 from ginkgo.search.tree import EDGES_PER_NODE, nodes_in
 from ginkgo.usi import engine as engine_module
 from ginkgo.usi import mate as mate_module

@@ -12,11 +12,12 @@ import numpy as np
 from ginkgo.arena.config import cores
 from ginkgo.arena.players import Player
 from ginkgo.arena.referee import MATE, Pairing, Played, Referee, Rules
+from ginkgo.search.config import SearchConfig
 from ginkgo.search.evaluators import make_evaluator
 from ginkgo.search.many import Play, Want, play_many
 from ginkgo.search.queue import Queue
 from ginkgo.search.rules import Line
-from ginkgo.search.search import Search, SearchConfig, leaves_at_once
+from ginkgo.search.search import Search, leaves_at_once
 from ginkgo.search.tree import BYTES_PER_NODE
 from ginkgo.usi.thinker import centipawns
 

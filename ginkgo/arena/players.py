@@ -21,8 +21,8 @@ from typing import Any
 
 from ginkgo.errors import GinkgoError
 from ginkgo.models.directory import CONFIG, INT8, ONNX, WEIGHTS, find_model, load_config
+from ginkgo.search.config import SearchConfig
 from ginkgo.search.evaluators import HASH, UNIFORM
-from ginkgo.search.search import SearchConfig
 from ginkgo.usi.options import BY_NAME
 
 _USI = "usi:"

@@ -12,7 +12,6 @@ a batch comes from is then decided as it leaves (`mixer`).
 from __future__ import annotations
 
 import itertools
-import math
 import queue
 import threading
 from collections import deque
@@ -32,7 +31,7 @@ from ginkgo.pipeline.mixer import Mixed, Mixer
 from ginkgo.pipeline.mixing import Bandit
 from ginkgo.pipeline.parse import Block
 from ginkgo.pipeline.shuffle import share_without_mate
-from ginkgo.pipeline.stream import MIXES, LoaderConfig, Stream, pool_sizes
+from ginkgo.pipeline.stream import LoaderConfig, Stream, pool_sizes
 from ginkgo.pipeline.worker import Job, slot_bytes
 from ginkgo.pipeline.workers import Workers
 from ginkgo.records import Refusal
@@ -76,20 +75,6 @@ class _End:
         self.error = error
 
 
-def _check(config: LoaderConfig, sources: int) -> None:
-    if config.batch_size < 1 or config.pool < config.batch_size:
-        raise GinkgoError(
-            f"pool {config.pool}: expected at least the batch size, {config.batch_size}"
-        )
-    if config.mix not in MIXES:
-        raise GinkgoError(f"mix {config.mix!r}: expected one of {' '.join(MIXES)}")
-    if config.chunk < 1:
-        raise GinkgoError(f"chunk {config.chunk}: expected at least 1")
-    weights = config.weights
-    if weights and (len(weights) != sources or not all(0 < one < math.inf for one in weights)):
-        raise GinkgoError(f"weights {weights}: expected {sources} numbers above 0, one a source")
-
-
 class Loader:
     """An iterator of batches. Close it (or use it in a `with` block) to end its processes.
 
@@ -115,7 +100,7 @@ class Loader:
         ahead: bool = False,
         earlier: Earlier | None = None,
     ) -> None:
-        _check(config, len(index.sources))
+        config.check(len(index.sources))
         self.index, self.config = index, config
         self._say, self._ahead = say, ahead
         self._parse = replace(config.parse, seed=config.seed, left_out=index.left_out)

@@ -13,13 +13,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
-from urllib.parse import unquote_to_bytes
 
 import cshogi
 import numpy as np
 from numpy.typing import NDArray
 
-from ginkgo.features.labels import dead_end, labels_from_moves, rotate_moves
+from ginkgo.features.labels import dead_end, rotate_moves
 from ginkgo.features.position import (
     POSITION,
     decode_boards,
@@ -30,7 +29,6 @@ from ginkgo.features.position import (
     play,
 )
 from ginkgo.pipeline.parse import (
-    USI_MOVES,
     WINNER_CODE,
     Block,
     ParseOptions,
@@ -39,9 +37,8 @@ from ginkgo.pipeline.parse import (
     finish,
     game_rng,
     make_key,
-    policy_targets,
 )
-from ginkgo.pipeline.ragged import Ragged
+from ginkgo.pipeline.parse_policies import MOVES_BY_USI, Policies
 from ginkgo.records import Refusal, game_hash
 from ginkgo.records.split import BUCKETS
 
@@ -120,7 +117,7 @@ def _number(text: bytes) -> int:
 _NUMBERS = _Lookup(_number)
 _COLORS = {b"b": 0, b"w": 1}
 _WINNERS = {name.encode(): code for name, code in WINNER_CODE.items()}
-_MOVES = _Lookup(lambda _text: -1, {usi.encode(): move for usi, move in USI_MOVES.items()})
+_MOVES = _Lookup(lambda _text: -1, MOVES_BY_USI)
 
 
 class GameCutter:
@@ -248,7 +245,7 @@ def parse_records(
     follows = _follows(cells, hands, columns[:, 4], positions["color"])
     policies = None
     if options.policies:
-        policies = _Policies(keys_read["policy"][chosen].tolist(), positions)
+        policies = Policies(keys_read["policy"][chosen].tolist(), positions)
     unusable = _check_legality(taken, columns[:, 4], positions, turned, good, follows, policies)
     for row, (kind, reason) in unusable.items():
         refuse(int(places[row]), kind, reason)
@@ -399,52 +396,6 @@ def _follows(
     return follows
 
 
-class _Policies:
-    """The `policy` keys of n records: visits by move.
-
-    Args:
-        texts: as written, empty where there is none.
-        positions: (n,) oriented, for the moves' view.
-    """
-
-    def __init__(self, texts: list[bytes], positions: NDArray) -> None:
-        self._lengths = np.zeros(len(texts), np.int64)
-        moves: list[int] = []
-        visits: list[int] = []
-        for row, text in enumerate(texts):
-            if text:
-                if b"%" in text:
-                    text = unquote_to_bytes(text)
-                pairs = [pair.partition(b":") for pair in text.split(b"|")]
-                found = [_MOVES[usi] for usi, _, _ in pairs]
-                numbers = [_visits(number) for _, _, number in pairs]
-                if len(set(found)) < len(found) or not sum(numbers):
-                    found, numbers = [-1], [-1]
-                moves += found
-                visits += numbers
-                self._lengths[row] = len(found)
-        self._visits = np.array(visits, np.int64)
-        bounds = np.concatenate([[0], np.cumsum(self._lengths)]).tolist()
-        self.moves = [moves[low:high] for low, high in itertools.pairwise(bounds)]
-        absolute = np.array(moves, np.int64)
-        rows = np.repeat(np.arange(len(texts)), self._lengths)
-        readable = (absolute >= 0) & (self._visits >= 0)
-        turned = rotate_moves(np.maximum(absolute, 0), positions["color"][rows])
-        self._labels = labels_from_moves(turned)
-        #: (n,) whether a policy is well written and no move of it leads to a dead end.
-        self.good = np.ones(len(texts), bool)
-        self.good[rows[~readable | dead_end(positions["board"][rows], turned)]] = False
-
-    def targets(self) -> Ragged:
-        """Shares of the visits by label, `POLICY`."""
-        return policy_targets(self._labels, self._visits, self._lengths)
-
-
-def _visits(text: bytes) -> int:
-    """A number of visits, -1 for anything else."""
-    return int(text) if text.isdigit() and len(text) < 10 else -1
-
-
 def _check_legality(
     rows: list[list[bytes]],
     moves: NDArray[np.int64],
@@ -452,7 +403,7 @@ def _check_legality(
     turned: NDArray[np.int32],
     good: NDArray[np.bool_],
     follows: NDArray[np.bool_],
-    policies: _Policies | None,
+    policies: Policies | None,
 ) -> dict[int, tuple[str, str]]:
     """Which rows cannot be used, by number, with kind and reason.
 

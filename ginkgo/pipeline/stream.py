@@ -9,6 +9,7 @@ A loader has one stream over all sources, or one for each of them.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -63,6 +64,26 @@ class LoaderConfig:
     per_game: tuple[float, ...] = ()
     """By source the positions that an epoch has of a game, filters applied; empty: estimated
     without filters."""
+
+    def check(self, sources: int) -> None:
+        """Whether it can be done with so many sources.
+
+        Raises:
+            GinkgoError: it cannot; says what would do.
+        """
+        if self.batch_size < 1 or self.pool < self.batch_size:
+            raise GinkgoError(
+                f"pool {self.pool}: expected at least the batch size, {self.batch_size}"
+            )
+        if self.mix not in MIXES:
+            raise GinkgoError(f"mix {self.mix!r}: expected one of {' '.join(MIXES)}")
+        if self.chunk < 1:
+            raise GinkgoError(f"chunk {self.chunk}: expected at least 1")
+        weights = self.weights
+        if weights and (len(weights) != sources or not all(0 < one < math.inf for one in weights)):
+            raise GinkgoError(
+                f"weights {weights}: expected {sources} numbers above 0, one a source"
+            )
 
 
 def pool_sizes(config: LoaderConfig, epochs: Sequence[float]) -> list[int]:

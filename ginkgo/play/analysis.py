@@ -13,10 +13,11 @@ from itertools import pairwise
 import cshogi
 
 from ginkgo.records.game import Game
+from ginkgo.search.config import SearchConfig
 from ginkgo.search.evaluators import Evaluator
 from ginkgo.search.queue import Queue
 from ginkgo.search.rules import Line
-from ginkgo.search.search import Candidate, Search, SearchConfig, mate_only, run
+from ginkgo.search.search import Candidate, Search, mate_only, run
 from ginkgo.usi.mate import search_mate
 from ginkgo.usi.thinker import centipawns
 

@@ -13,10 +13,11 @@ from typing import Any
 import cshogi
 
 from ginkgo.errors import GinkgoError
+from ginkgo.search.config import SearchConfig
 from ginkgo.search.evaluators import make_evaluator
 from ginkgo.search.queue import Queue
 from ginkgo.search.rules import Line
-from ginkgo.search.search import Search, SearchConfig, run
+from ginkgo.search.search import Search, run
 
 #: Moves of the engine that are drawn as arrows.
 _ARROWS = 3

@@ -11,11 +11,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ginkgo.search.config import SearchConfig
     from ginkgo.search.evaluators import Batch, Evaluation, Evaluator, make_evaluator
     from ginkgo.search.many import Want, play_many
     from ginkgo.search.queue import Queue
     from ginkgo.search.rules import Line, line_of
-    from ginkgo.search.search import Candidate, Search, SearchConfig, run
+    from ginkgo.search.search import Candidate, Search, run
 
 __all__ = [
     "Batch",
@@ -34,11 +35,12 @@ __all__ = [
 ]
 
 _MODULES = {
+    "config": ("SearchConfig",),
     "evaluators": ("Batch", "Evaluation", "Evaluator", "make_evaluator"),
     "many": ("Want", "play_many"),
     "queue": ("Queue",),
     "rules": ("Line", "line_of"),
-    "search": ("Candidate", "Search", "SearchConfig", "run"),
+    "search": ("Candidate", "Search", "run"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

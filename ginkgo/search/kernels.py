@@ -1,6 +1,7 @@
 """The tree's arithmetic over arrays, compiled: choose leaves, grow them, back values up.
 
-In: the arrays of one tree (`Nodes`, `Edges`, counters). Out: the same arrays, changed in place.
+In: the arrays of one tree (`Nodes` and `Edges` of `tree`, counters). Out: the same, changed in
+place.
 
 A node is a position that was reached, an edge a legal move of it; the edges of a node lie side by
 side. Values are win rates in [0, 1] of the side to move and are turned round (1 - v) at every step
@@ -17,11 +18,9 @@ above `BY_RULE`, so that a plain mate is preferred and only a plain mate is anno
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numba import float64, int64
-from numpy.typing import NDArray
 
 from ginkgo.compiled import compiled, inner
 
@@ -38,36 +37,6 @@ MAX_DEPTH = 256
 NODES, EDGES, FULL, PROVED, DEPTH_SUM, DEEPEST, COLLISIONS, COUNTERS = 0, 1, 2, 3, 4, 5, 6, 7
 #: Legal moves of a position at most.
 MAX_MOVES = 593
-
-
-class Nodes(NamedTuple):
-    """(capacity,) each."""
-
-    parent: NDArray[np.int32]  # -1 at the root
-    edge: NDArray[np.int32]  # that leads here
-    first: NDArray[np.int32]  # of its edges
-    width: NDArray[np.int16]  # of its edges
-    opened: NDArray[np.int16]  # edges visited so far: always the first ones
-    ply: NDArray[np.int16]  # moves made since the game's start
-    state: NDArray[np.int8]
-    check: NDArray[np.int8]  # whether the side to move is in check
-    proof: NDArray[np.int16]
-    visits: NDArray[np.int32]  # its own evaluation and those below, in flight included
-    value: NDArray[np.float32]  # its own evaluation
-    mass: NDArray[np.float32]  # sum of the priors of the opened edges
-    total: NDArray[np.float64]  # sum of all values, of the side to move here
-    key: NDArray[np.uint64]
-
-
-class Edges(NamedTuple):
-    """(capacity,) each."""
-
-    move: NDArray[np.int32]
-    prior: NDArray[np.float32]
-    visits: NDArray[np.int32]
-    total: NDArray[np.float32]  # sum of values of the side that makes the move
-    child: NDArray[np.int32]  # -1 until visited
-    proof: NDArray[np.int16]
 
 
 @inner

@@ -5,11 +5,13 @@ In: how many nodes, or bytes, a tree may take. Out: `Tree`, whose arrays the ker
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ginkgo.search import kernels
-from ginkgo.search.kernels import MAX_MOVES, Edges, Nodes
+from ginkgo.search.kernels import MAX_MOVES
 
 #: Bytes that the processor fetches at once.
 CACHE_LINE = 64
@@ -54,6 +56,36 @@ def _side_by_side(count: int, record: np.dtype) -> NDArray:
     block = np.empty(count * record.itemsize + CACHE_LINE, np.uint8)
     start = -block.ctypes.data % CACHE_LINE
     return block[start : start + count * record.itemsize].view(record)
+
+
+class Nodes(NamedTuple):
+    """(capacity,) each."""
+
+    parent: NDArray[np.int32]  # -1 at the root
+    edge: NDArray[np.int32]  # that leads here
+    first: NDArray[np.int32]  # of its edges
+    width: NDArray[np.int16]  # of its edges
+    opened: NDArray[np.int16]  # edges visited so far: always the first ones
+    ply: NDArray[np.int16]  # moves made since the game's start
+    state: NDArray[np.int8]
+    check: NDArray[np.int8]  # whether the side to move is in check
+    proof: NDArray[np.int16]
+    visits: NDArray[np.int32]  # its own evaluation and those below, in flight included
+    value: NDArray[np.float32]  # its own evaluation
+    mass: NDArray[np.float32]  # sum of the priors of the opened edges
+    total: NDArray[np.float64]  # sum of all values, of the side to move here
+    key: NDArray[np.uint64]
+
+
+class Edges(NamedTuple):
+    """(capacity,) each."""
+
+    move: NDArray[np.int32]
+    prior: NDArray[np.float32]
+    visits: NDArray[np.int32]
+    total: NDArray[np.float32]  # sum of values of the side that makes the move
+    child: NDArray[np.int32]  # -1 until visited
+    proof: NDArray[np.int16]
 
 
 class Tree:

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from ginkgo.arena.openings import Opening, read_openings
 from ginkgo.records.kifu.selfplay import GUMBEL_VISITS, PlayedGame
+from ginkgo.search.config import SearchConfig
 from ginkgo.search.many import Play, Want
 from ginkgo.search.rules import Line
-from ginkgo.search.search import Search, SearchConfig
+from ginkgo.search.search import Search
 from ginkgo.selfplay.config import PlayOptions
 
 #: A lower temperature is greedy.

@@ -23,15 +23,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-import ginkgo
 from ginkgo.errors import GinkgoError
-from ginkgo.features.labels import LABEL_SCHEME
 from ginkgo.models import (
     NONE_SEEN,
     build_network,
     load_config,
     load_games,
-    model_name,
     parse_network,
     save_model,
     start_from,
@@ -57,6 +54,7 @@ from ginkgo.training.config import (
     kept_by_name,
     sources_by_name,
 )
+from ginkgo.training.description import description
 from ginkgo.training.distribution import choose, split_packed
 from ginkgo.training.evaluation import Evaluation
 from ginkgo.training.heldout import find_data
@@ -458,6 +456,7 @@ class Trainer:
             plain(f"warning: {error}; training goes on, the checkpoint before is whole")
 
     def _finish(self, log: ScalarLog, dropped: Dropped) -> dict[str, Any]:
+        config = self.config
         self.evaluation.use_best()
         final = self.evaluation.test()
         report = {
@@ -479,42 +478,10 @@ class Trainer:
         save_model(
             self.directory,
             self.evaluation.model,
-            self._model_config(report),
+            description(config, self.network, self.indices["train"], report, self._like),
             self.evaluation.baselines.to_dict(),
             self._seen.joined(self.indices["train"].known, self.indices["val"].known),
         )
-        if self.config.report is not None:
-            write_text(self.config.report, json.dumps(without_nan(report), indent=2) + "\n")
+        if config.report is not None:
+            write_text(config.report, json.dumps(without_nan(report), indent=2) + "\n")
         return report
-
-    def _model_config(self, report: dict[str, Any]) -> dict[str, Any]:
-        config, train = self.config, self.indices["train"]
-        samples, origin = report["positions"], {}
-        if self._like:
-            origin = {"init": self._like.get("name", str(config.init))}
-            samples += self._like.get("trained_on", {}).get("samples", 0)
-        return {
-            "name": model_name(config.run, self.network.name, samples, train.positions),
-            "ginkgo": ginkgo.__version__,
-            "network": self.network.name,
-            "activation": self.network.activation,
-            "features": config.features,
-            "labels": LABEL_SCHEME,
-            "heads": list(config.heads),
-            "view": config.view,
-            "trained_on": {
-                "sources": {
-                    source.name: {
-                        "games": source.games,
-                        "positions": source.positions,
-                        "split": dataclasses.asdict(source.split),
-                    }
-                    for source in train.sources
-                },
-                "samples": samples,
-                **origin,
-            },
-            "metrics": without_nan(
-                {key: report[key] for key in ("heldout", "by_source", "heldout_split")}
-            ),
-        }

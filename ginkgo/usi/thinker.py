@@ -17,10 +17,11 @@ from typing import Any
 import cshogi
 
 from ginkgo.errors import GinkgoError
+from ginkgo.search.config import SearchConfig
 from ginkgo.search.evaluators import make_evaluator
 from ginkgo.search.queue import Queue
 from ginkgo.search.rules import Line
-from ginkgo.search.search import Candidate, Search, SearchConfig, leaves_at_once, mate_only, run
+from ginkgo.search.search import Candidate, Search, leaves_at_once, mate_only, run
 from ginkgo.search.tree import nodes_in
 from ginkgo.usi.book import Book, read_book
 from ginkgo.usi.clock import FOREVER, Budget, Go, budget
