@@ -49,6 +49,18 @@ def test_coverage():
     )
 
 
+def test_what_is_used_up_is_not_explored():
+    """Twenty games beside a thousand: no more epochs of them than the penalty allows."""
+    sizes, bandit = (1000, 20), Bandit.new(2)
+    epochs = [0.0, 0.0]
+    for _ in range(400):
+        source = bandit.choose([epoch_penalty(one) for one in epochs], 1.0, (0, 1))
+        bandit = bandit.drawn(source).rewarded_with(source, 0.5)
+        epochs[source] += 10 / sizes[source]
+    assert 3 < epochs[0] < 4
+    assert epochs[0] < epochs[1] < 20
+
+
 def test_ucb1_is_that_of_the_paper():
     """Auer et al. 2002, figure 1: x + sqrt(2 ln n / n_j)."""
     assert ucb1(0.25, 7, 90, math.sqrt(2)) == pytest.approx(0.25 + math.sqrt(2 * math.log(90) / 7))

@@ -6,10 +6,12 @@ a source. Everything here is a pure function or a value; the same calls give the
 The bandit is UCB1 (Auer, Cesa-Bianchi and Fischer, "Finite-time Analysis of the Multiarmed Bandit
 Problem", Machine Learning 47, 2002, figure 1): it draws from the source whose mean reward plus
 c·sqrt(ln n / n_j) is the largest, n_j being its draws and n those of all; the paper has c = √2, for
-rewards in [0, 1]. Two factors multiply the mean: a bonus while less than half of a source's games
+rewards in [0, 1]. Two factors multiply that bound: a bonus while less than half of a source's games
 have been seen, and a penalty once it has been gone through more than once. They are known exactly
 at each moment, so they are taken as they are now, not averaged with the rewards of the past: a
-source that is used up falls at once.
+source that is used up falls at once. They multiply the whole of it, not the mean alone, for what is
+gained by trying a source again fades with its games too: with the mean alone every source, however
+small, was drawn by its exploration, twenty games for two hundred epochs (docs/RESULTS.md).
 
 A draw is a chunk of batches. Its reward is how far the loss on its source fell, as a rank among the
 last thousand chunks: losses of sources lie apart and flatten out in the course of a run, ranks do
@@ -145,7 +147,7 @@ class Bandit:
         """The source to draw from.
 
         Args:
-            factors: of each source's mean reward: bonus × penalty.
+            factors: of each source's bound: bonus × penalty.
             exploration: the constant of `ucb1`.
             allowed: numbers of the sources to choose from.
 
@@ -155,11 +157,11 @@ class Bandit:
         """
         total = sum(self.draws)
 
-        def bound(source: int) -> tuple[float, int]:
-            mean = self.mean(source) * factors[source]
-            return ucb1(mean, self.draws[source], total, exploration), -source
+        def worth(source: int) -> tuple[float, int]:
+            bound = ucb1(self.mean(source), self.draws[source], total, exploration)
+            return factors[source] * bound, -source
 
-        return max(allowed, key=bound)
+        return max(allowed, key=worth)
 
     def drawn(self, source: int) -> Self:
         """After a chunk of this source has been drawn."""
